@@ -8,13 +8,14 @@ Installers run in the install sandbox alone, and no install script runs unless t
     adopt     the store hashes the tree and keeps it
 """
 
-import json
 import os
 import platform
 import re
 import stat
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -26,10 +27,10 @@ from anyio.lowlevel import RunVar
 from quarterdeck_sandbox import HostileTree, open_regular
 
 from . import npm, python
-from .indexes import Indexes, npm_indexes, python_indexes
+from .indexes import npm_indexes, python_indexes
 from .install_sandbox import MAX_LOCK_BYTES, InstallSandbox, InstallSettings, open_install_sandbox
 from .manifest import Manifest, Package, Program, SealError
-from .request import PackageIndex, PackageRequest
+from .request import PackageIndex, PackageRequest, normal_name
 from .store import Seal, SealStore
 
 
@@ -76,13 +77,14 @@ async def _seal(
     with anyio.CancelScope(shield=True):  # cancelled within, its folder would stay
         place = await anyio.to_thread.run_sync(making.__enter__)
     try:
-        is_npm = request.index is PackageIndex.NPM
-        indexes = await anyio.to_thread.run_sync(_indexes_of, request, settings)
+        make, indexes_of = _seal_npm, npm_indexes
+        if request.index is PackageIndex.PYPI:
+            make, indexes_of = _seal_python, partial(python_indexes, is_pip_first=request.runner == "pipx run")
+        indexes = await anyio.to_thread.run_sync(indexes_of, settings.environ, settings.user_home)
         async with open_install_sandbox(place, settings, indexes) as sandbox:
-            make = _seal_npm if is_npm else _seal_python
             manifest = await make(request, sandbox, with_scripts, lock, tell)
             await anyio.to_thread.run_sync(sandbox.discard)
-        manifest = msgspec.structs.replace(manifest, bounds=settings.bounds)
+        manifest = msgspec.structs.replace(manifest, has_run_scripts=with_scripts, bounds=settings.bounds)
         tell(Progress("hash"))
         return await anyio.to_thread.run_sync(store.adopt, place, manifest)
     except OSError as error:
@@ -92,82 +94,78 @@ async def _seal(
             await anyio.to_thread.run_sync(making.__exit__, None, None, None)
 
 
-def _indexes_of(request: PackageRequest, settings: InstallSettings) -> Indexes:
-    if request.index is PackageIndex.NPM:
-        return npm_indexes(settings.environ, settings.user_home)
-    return python_indexes(settings.environ, settings.user_home, is_pip_first=request.runner == "pipx run")
-
-
 async def _seal_npm(
     request: PackageRequest, sandbox: InstallSandbox, with_scripts: bool, lock: str, tell: Tell
 ) -> Manifest:
     named = f"{request.name}@{request.spec or 'latest'}"
-    sandbox.write("package.json", npm.package_text(request))
+    sandbox.write("package.json", npm.package_text(npm.dependencies_of(request)))
     tell(Progress("resolve"))
     is_given = bool(lock)
     if not is_given:
         await sandbox.run(npm.RESOLVE, lambda output: npm.error_of(output, f"resolve {named}"))
         lock = sandbox.read("package-lock.json")
     locked = npm.read_lock(lock)
-    sandbox.write("package.json", npm.package_text(request, {each.folder: each.version for each in locked}))
+    wanted = npm.dependencies_of(request, locked)
+    sandbox.write("package.json", npm.package_text(wanted))
     sandbox.write("package-lock.json", npm.settled_lock(lock, with_addresses=not is_given))
-    lock = npm.settled_lock(lock)
-    total = len(locked)
+    words = npm.INSTALL_WITH_SCRIPTS if with_scripts else npm.INSTALL
+    await _fetch(
+        sandbox, words, lambda output: npm.error_of(output, f"install {named}"), npm.FETCHED, len(locked), tell
+    )
+    tree = await anyio.to_thread.run_sync(sandbox.take, "node_modules")
+    return await anyio.to_thread.run_sync(_npm_manifest, request, tree, npm.settled_lock(lock), locked, wanted)
+
+
+async def _fetch(
+    sandbox: InstallSandbox,
+    words: tuple[str, ...],
+    error_of: Callable[[str], SealError],
+    counted: re.Pattern[str],
+    total: int,
+    tell: Tell,
+) -> str:
+    """Install a lock of `total` packages, and return the installer's output."""
     tell(Progress("fetch", 0, total))
-    await sandbox.run(
-        npm.INSTALL_WITH_SCRIPTS if with_scripts else npm.INSTALL,
-        lambda output: npm.error_of(output, f"install {named}"),
-        npm.FETCHED,
-        lambda count: tell(Progress("fetch", min(count, total), total)),
+    output = await sandbox.run(
+        words, error_of, counted, lambda count: tell(Progress("fetch", min(count, total), total))
     )
     tell(Progress("install", total, total))
-    tree = await anyio.to_thread.run_sync(sandbox.take, "node_modules", "tree/node_modules")
-    return await anyio.to_thread.run_sync(_npm_manifest, request, tree, lock, locked, with_scripts)
+    return output
 
 
 def _npm_manifest(
-    request: PackageRequest, tree: Path, lock: str, locked: tuple[npm.LockedPackage, ...], with_scripts: bool
+    request: PackageRequest,
+    tree: Path,
+    lock: str,
+    locked: Mapping[str, npm.LockedPackage],
+    wanted: Collection[str],
 ) -> Manifest:
     (tree / "node_modules" / npm.NO_PLACE).unlink(missing_ok=True)
     packages: list[Package] = []
     programs: list[Program] = []
-    sizes = _sizes(tree, {package.folder for package in locked})
-    wanted = {f"node_modules/{name}" for name in json.loads(npm.package_text(request))["dependencies"]}
+    sizes = _sizes(tree, locked)
     version = ""
     with HostileTree(tree) as hostile:
-        for package in locked:
-            steps = package.folder.split("/")
+        for folder, package in locked.items():
+            steps = folder.split("/")
             file = npm.read_package_file(hostile.read(*steps, "package.json"))
             if not file.name and not file.version:
                 continue  # an optional one, for another platform
-            packages.append(npm.sealed_package(package, file, sizes.get(package.folder, 0)))
-            if package.folder in wanted:
+            packages.append(npm.sealed_package(package, file, sizes[folder]))
+            if folder.removeprefix("node_modules/") in wanted:
                 version = package.version if package.name == request.name else version
                 in_folder = hostile.names(*steps, *file.bin_folder.split("/")) if file.bin_folder else []
-                programs += _npm_programs(tree, package, npm.bins_of(file, in_folder))
-    if not any(package.name == request.name for package in packages):
-        raise SealError("other_platform", f"{request.name} does not install on this platform", "")
-    return Manifest(
-        index=request.index,
-        name=request.name,
-        version=version,
-        words=request.words,
-        packages=tuple(packages),
-        programs=tuple(programs),
-        has_run_scripts=with_scripts,
-        platform=_platform(),
-        lock=lock,
-        made_at=_now(),
-    )
+                programs += _npm_programs(tree, folder, package.name, npm.bins_of(file, in_folder))
+    return _manifest(request, version, packages, programs, lock)
 
 
-def _npm_programs(tree: Path, package: npm.LockedPackage, bins: Mapping[str, str]) -> list[Program]:
+def _npm_programs(tree: Path, folder: str, package: str, bins: Mapping[str, str]) -> list[Program]:
     found = []
     for name, path in bins.items():
-        target = tree / package.folder / path
+        target = tree / folder / path
         real = os.path.realpath(target)
         if os.path.commonpath((real, os.path.realpath(tree))) != os.path.realpath(tree):
-            raise SealError("hostile_tree", f"the program {name} of {package.name} lies outside of the tree", "")
+            raise SealError("hostile_tree", f"the program {name} of {package} lies outside of the tree", "")
         try:
             with open_regular(real) as file:
                 head = file.read(1024)
@@ -175,8 +173,8 @@ def _npm_programs(tree: Path, package: npm.LockedPackage, bins: Mapping[str, str
             continue  # it was not published, and npm does not start it either
         link = f"node_modules/.bin/{name}"
         # As `npx` starts it: some compare the path that they were started by.
-        place = link if os.path.realpath(tree / link) == real else f"{package.folder}/{path}"
-        found.append(Program(package.name, name, place, npm.words_of_first_line(head, path)))
+        place = link if os.path.realpath(tree / link) == real else f"{folder}/{path}"
+        found.append(Program(package, name, place, npm.words_of_first_line(head, path)))
     return found
 
 
@@ -195,42 +193,32 @@ async def _seal_python(
             return SealError("no_runner", f"{interpreter.executable} has no pip", "install uv, or pip for that Python")
         return python.error_of(output, f"install {named}")
 
+    options = () if with_scripts else python.WHEELS_ONLY
     if lock:
         python.locked_names(lock)
     elif uv:
         try:
-            await sandbox.run(python.uv_resolve(uv, interpreter.executable, with_scripts=with_scripts), refused)
+            await sandbox.run(python.resolve_words(uv, interpreter.executable, options), refused)
         except SealError as error:
             # As uvx does, when the first Python is not one of those that the package is for.
             wanted = python.wanted_python(error.message)
             if error.code != "other_platform" or request.python or not wanted:
                 raise
             interpreter = await _interpreter(msgspec.structs.replace(request, python=wanted), sandbox, uv)
-            await sandbox.run(python.uv_resolve(uv, interpreter.executable, with_scripts=with_scripts), refused)
+            await sandbox.run(python.resolve_words(uv, interpreter.executable, options), refused)
         lock = sandbox.read(python.LOCK)
     else:
-        await sandbox.run(python.pip_resolve(interpreter.executable, with_scripts=with_scripts), refused)
+        await sandbox.run(python.resolve_words("", interpreter.executable, options), refused)
         lock = python.lock_of_report(sandbox.read(python.REPORT).encode())
     sandbox.write(python.LOCK, lock)
-    total = len(python.locked_names(lock))
-    tell(Progress("fetch", 0, total))
-    words = (
-        python.uv_install(uv, interpreter.executable, with_scripts=with_scripts)
-        if uv
-        else python.pip_install(interpreter.executable, with_scripts=with_scripts)
-    )
-    output = await sandbox.run(
-        words, refused, python.FETCHED, lambda count: tell(Progress("fetch", min(count, total), total))
-    )
-    tell(Progress("install", total, total))
+    words = python.install_words(uv, interpreter.executable, options)
+    output = await _fetch(sandbox, words, refused, python.FETCHED, len(python.locked_names(lock)), tell)
     built = python.built_names(output)
-    await anyio.to_thread.run_sync(_clean_site, sandbox.work / python.SITE)
+    await anyio.to_thread.run_sync(_clean_site, sandbox)
     # A file that another Python's syntax is in does not compile, which is no failure.
-    await sandbox.run(python.compile_words(interpreter.executable), None)
-    tree = await anyio.to_thread.run_sync(sandbox.take, python.SITE, f"tree/{python.SITE}")
-    return await anyio.to_thread.run_sync(
-        _python_manifest, request, tree / python.SITE, lock, interpreter, built, with_scripts
-    )
+    await sandbox.run((interpreter.executable, *python.COMPILE), None)
+    tree = await anyio.to_thread.run_sync(sandbox.take, python.SITE)
+    return await anyio.to_thread.run_sync(_python_manifest, request, tree / python.SITE, lock, interpreter, built)
 
 
 async def _interpreter(request: PackageRequest, sandbox: InstallSandbox, uv: str) -> python.Interpreter:
@@ -254,14 +242,15 @@ async def _interpreter(request: PackageRequest, sandbox: InstallSandbox, uv: str
         raise SealError("no_runner", f"{candidate} does not say what it is: {error}", "name another Python") from None
 
 
-def _clean_site(site: Path) -> None:
+def _clean_site(sandbox: InstallSandbox) -> None:
     """Drop what names the installer or its place, so that every installer leaves the same bytes.  Blocking."""
+    site = sandbox.work / python.SITE
     if not stat.S_ISDIR(os.lstat(site).st_mode):
         raise SealError("hostile_tree", "the installed packages are no folder", "")
     kept: set[str] = set()
     with HostileTree(site) as tree:
-        distributions = _distributions_of(site, tree)
-        scripts = _scripts_of(site, distributions)
+        found = _distributions_of(site, tree)
+        scripts = {program.name for each in found.values() for program in python.programs_of(each)}
         for name in tree.names("bin"):
             path = site / "bin" / name
             try:
@@ -273,31 +262,22 @@ def _clean_site(site: Path) -> None:
                 kept.add(name)
             elif path.is_symlink() or not path.is_dir():
                 path.unlink()
-        if not kept and (site / "bin").is_dir() and not (site / "bin").is_symlink() and not os.listdir(site / "bin"):
+        with suppress(OSError):  # it is not empty, or not there
             (site / "bin").rmdir()
         (site / ".lock").unlink(missing_ok=True)
-        for name in distributions:
+        for name, distribution in found.items():
             for dropped in [each for each in tree.names(name) if python.is_dropped(f"{name}/{each}")]:
                 (site / name / dropped).unlink()
-            record = site / name / "RECORD"
-            if text := _text_of(record):
-                owner = os.lstat(record)
-                record.unlink()
-                record.write_text(python.clean_record(text, kept))
-                if os.geteuid() == 0:
-                    os.lchown(record, owner.st_uid, owner.st_gid)
+            if distribution.record:
+                record = python.clean_record(distribution.record, kept)
+                sandbox.write(f"{python.SITE}/{name}/RECORD", record)
 
 
-def _distributions_of(site: Path, tree: HostileTree) -> list[str]:
-    return [name for name in tree.names() if name.endswith(".dist-info") and not (site / name).is_symlink()]
-
-
-def _scripts_of(site: Path, distributions: list[str]) -> set[str]:
-    found: set[str] = set()
-    for name in distributions:
-        entry_points = _text_of(site / name / "entry_points.txt")
-        found |= {program.name for program in python.programs_of(python.Distribution("", "", entry_points))}
-    return found
+def _distributions_of(site: Path, tree: HostileTree) -> dict[str, python.Distribution]:
+    """Return the installed packages by the names of their folders."""
+    names = [name for name in tree.names() if name.endswith(".dist-info") and not (site / name).is_symlink()]
+    texts = {name: [_text_of(site / name / each) for each in python.DISTRIBUTION_FILES] for name in names}
+    return {name: python.Distribution(*each) for name, each in texts.items()}
 
 
 def _text_of(path: Path) -> str:
@@ -310,42 +290,44 @@ def _text_of(path: Path) -> str:
 
 
 def _python_manifest(
-    request: PackageRequest,
-    site: Path,
-    lock: str,
-    interpreter: python.Interpreter,
-    built: frozenset[str],
-    with_scripts: bool,
+    request: PackageRequest, site: Path, lock: str, interpreter: python.Interpreter, built: frozenset[str]
 ) -> Manifest:
-    packages: list[Package] = []
-    programs: list[Program] = []
     with HostileTree(site) as tree:
-        for name in _distributions_of(site, tree):
-            texts = [_text_of(site / name / each) for each in ("METADATA", "RECORD", "entry_points.txt")]
-            distribution = python.Distribution(*texts)
-            packages.append(python.sealed_package(distribution, python.total_size(texts[1]), built))
-            programs += python.programs_of(distribution)
-    packages.sort(key=lambda package: package.name)
-    name = python.normal_name(request.name)
+        distributions = _distributions_of(site, tree).values()
+    packages = sorted((python.sealed_package(each, built) for each in distributions), key=lambda each: each.name)
+    programs = [program for each in distributions for program in python.programs_of(each)]
+    programs.sort(key=lambda program: (program.package, program.name))
+    name = normal_name(request.name)
     version = next((package.version for package in packages if package.name == name), "")
+    return _manifest(request, version, packages, programs, lock, interpreter)
+
+
+def _manifest(
+    request: PackageRequest,
+    version: str,
+    packages: Sequence[Package],
+    programs: Sequence[Program],
+    lock: str,
+    interpreter: python.Interpreter | None = None,
+) -> Manifest:
     if not version:
         raise SealError("other_platform", f"{request.name} does not install on this platform", "")
+    of_python = (interpreter.tag, interpreter.libc) if interpreter is not None else ()
     return Manifest(
         index=request.index,
-        name=name,
+        name=normal_name(request.name) if request.index is PackageIndex.PYPI else request.name,
         version=version,
         words=request.words,
         packages=tuple(packages),
-        programs=tuple(sorted(programs, key=lambda program: (program.package, program.name))),
-        has_run_scripts=with_scripts,
-        platform=" ".join(filter(None, (_platform(), interpreter.tag, interpreter.libc))),
-        interpreter=interpreter.executable,
+        programs=tuple(programs),
+        platform=" ".join(filter(None, (platform.system().lower(), platform.machine(), *of_python))),
+        interpreter=interpreter.executable if interpreter is not None else "",
         lock=lock,
-        made_at=_now(),
+        made_at=datetime.now(UTC).isoformat(timespec="seconds"),
     )
 
 
-def _sizes(tree: Path, folders: set[str]) -> dict[str, int]:
+def _sizes(tree: Path, folders: Iterable[str]) -> dict[str, int]:
     """Return the bytes of each package's own files, by its folder."""
     found = dict.fromkeys(folders, 0)
     owners: dict[str, str] = {}
@@ -365,11 +347,3 @@ def _os_error(error: OSError) -> SealError:
     if error.errno in {errno.ENOSPC, errno.EDQUOT}:
         return SealError("no_space", f"there is no room for the seal: {words}", "make room: quarterdeck seals collect")
     return SealError("ended", f"the seal could not be made: {words}", "")
-
-
-def _platform() -> str:
-    return f"{platform.system().lower()} {platform.machine()}"
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")

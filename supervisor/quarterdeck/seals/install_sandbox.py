@@ -132,9 +132,9 @@ class InstallSandbox:
         plan = plan_launch(name, (), self._env(), str(self.work))
         return resolve_program(plan, self._settings.user_home, self._settings.environ)
 
-    def take(self, name: str, target: str) -> Path:
+    def take(self, name: str) -> Path:
         """Move a folder out of the sandbox's home, make it ours, and return the tree that it is in.  Blocking."""
-        source, place = self.work / name, self._place / target
+        source, place = self.work / name, self._place / "tree" / name
         try:
             is_folder = stat.S_ISDIR(os.lstat(source).st_mode)
         except FileNotFoundError:
@@ -148,7 +148,7 @@ class InstallSandbox:
                 os.fchown(fd, 0, os.getegid())
                 for each in (*folders, *files):
                     os.chown(each, 0, os.getegid(), dir_fd=fd, follow_symlinks=False)
-        return self._place / "tree"
+        return place.parent
 
     def discard(self) -> None:
         """Remove all but what was taken.  Blocking.

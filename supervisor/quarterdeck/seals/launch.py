@@ -96,10 +96,10 @@ def program_of(manifest: Manifest, request: PackageRequest) -> Program:
     else:
         found = npm.own_program(programs, request.name)
     if found is None:
+        names = ", ".join(sorted({program.name for program in programs})[:20])
         raise SealError(
             "not_found",
-            f"{manifest.name} {manifest.version} has no program {asked or request.name}; it has "
-            f"{python.names_of(programs)}",
+            f"{manifest.name} {manifest.version} has no program {asked or request.name}; it has {names or 'none'}",
             "name one of them: npx --package PACKAGE PROGRAM, or uvx --from PACKAGE PROGRAM",
         )
     return found

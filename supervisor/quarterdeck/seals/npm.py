@@ -43,27 +43,15 @@ _CODE: Final = re.compile(r"^npm (?:error|ERR!) code (\S{1,60})", re.MULTILINE)
 _LINE: Final = re.compile(r"^npm (?:error|ERR!) (?!code |errno |syscall |A complete log|\s*/)(.*\S)", re.MULTILINE)
 
 
-class LockedPackage(msgspec.Struct, frozen=True):
-    """One package of a lock; `folder` is relative to the tree."""
+class LockedPackage(msgspec.Struct, rename="camel"):
+    """One package of a lock."""
 
-    folder: str
-    name: str
-    version: str
-    integrity: str
-    license: str = ""
-    has_script: bool = False
-    is_optional: bool = False
-
-
-class _LockEntry(msgspec.Struct, rename="camel"):
     version: str = ""
     name: str = ""
     integrity: str = ""
     license: object = ""
     link: bool = False
     in_bundle: bool = False
-    optional: bool = False
-    dev_optional: bool = False
     has_install_script: bool = False
     dependencies: dict[str, str] = {}
     optional_dependencies: dict[str, str] = {}
@@ -71,7 +59,7 @@ class _LockEntry(msgspec.Struct, rename="camel"):
 
 class _Lock(msgspec.Struct, rename="camel"):
     lockfile_version: int
-    packages: dict[str, _LockEntry]
+    packages: dict[str, LockedPackage]
 
 
 class PackageFile(msgspec.Struct):
@@ -97,18 +85,23 @@ class PackageFile(msgspec.Struct):
         return _inside(folder) if self.bin is None and isinstance(folder, str) else ""
 
 
-def package_text(request: PackageRequest, locked: Mapping[str, str] = {}) -> str:
-    """Return the `package.json` of an installation of what is asked for, with locked versions, by folder, for tags."""
+def dependencies_of(request: PackageRequest, locked: Mapping[str, LockedPackage] = {}) -> dict[str, str]:
+    """Return the packages that are asked for, each with its versions; with a lock, the locked ones for tags."""
     wanted = {request.name: request.spec or "*"}
     for word in request.beside:
         cut = word.find("@", 1)
         wanted[word if cut < 0 else word[:cut]] = "*" if cut < 0 else word[cut + 1 :]
-    wanted = {name: _settled_spec(spec, locked.get(f"node_modules/{name}", "")) for name, spec in wanted.items()}
+    versions = {folder: package.version for folder, package in locked.items()}
+    return {name: _settled_spec(spec, versions.get(f"node_modules/{name}", "")) for name, spec in wanted.items()}
+
+
+def package_text(wanted: Mapping[str, str]) -> str:
+    """Return the `package.json` of an installation of these packages."""
     return msgspec.json.encode({"name": "sealed", "version": "0.0.0", "private": True, "dependencies": wanted}).decode()
 
 
-def read_lock(text: str) -> tuple[LockedPackage, ...]:
-    """Return the packages of a lock, by their folder.
+def read_lock(text: str) -> dict[str, LockedPackage]:
+    """Return the packages of a lock by their folders, relative to the tree, in order.
 
     Raise SealError `unsealable` if one of them is not an archive with a hash, `ended` if it is no lock that is known.
     """
@@ -118,28 +111,15 @@ def read_lock(text: str) -> tuple[LockedPackage, ...]:
         raise SealError("ended", f"npm's lock cannot be read: {error}", "use another version of npm") from None
     if lock.lockfile_version not in {2, 3}:
         raise SealError("ended", f"npm's lock has the version {lock.lockfile_version}, not 3", "use a current npm")
-    found = []
-    for folder, entry in sorted(lock.packages.items()):
-        if not folder:
-            continue
+    lock.packages.pop("", None)
+    for folder, package in lock.packages.items():
         if not re.fullmatch(r"(?:node_modules/(?:@[^/]+/)?[^/@][^/]*/?)+", folder + "/") or "/../" in folder:
             raise SealError("hostile_tree", f"the lock installs to {folder[:200]!r}, outside of the tree")
-        name = entry.name or folder.rpartition("node_modules/")[2]
-        if entry.link or not (entry.integrity or entry.in_bundle):
-            why = "is a folder of this machine" if entry.link else "has no hash: it comes from git or from a URL"
-            raise SealError("unsealable", f"{name} {why}", KEEP_RUNNER)
-        found.append(
-            LockedPackage(
-                folder,
-                name,
-                entry.version,
-                entry.integrity,
-                license_of(entry.license),
-                entry.has_install_script,
-                entry.optional or entry.dev_optional,
-            )
-        )
-    return tuple(found)
+        package.name = package.name or folder.rpartition("node_modules/")[2]
+        if package.link or not (package.integrity or package.in_bundle):
+            why = "is a folder of this machine" if package.link else "has no hash: it comes from git or from a URL"
+            raise SealError("unsealable", f"{package.name} {why}", KEEP_RUNNER)
+    return dict(sorted(lock.packages.items()))
 
 
 def settled_lock(text: str, *, with_addresses: bool = False) -> str:
@@ -189,10 +169,9 @@ def read_package_file(data: bytes | None) -> PackageFile:
 def sealed_package(locked: LockedPackage, file: PackageFile, size: int) -> Package:
     """Return an installed package for the manifest."""
     # npm marks what `binding.gyp` alone makes it build, too.
-    script = file.install_script or ("built from source" if locked.has_script else "")
-    return Package(
-        locked.name, locked.version, locked.integrity, size, locked.license or license_of(file.license), script
-    )
+    script = file.install_script or ("built from source" if locked.has_install_script else "")
+    license_ = license_of(locked.license) or license_of(file.license)
+    return Package(locked.name, locked.version, locked.integrity, size, license_, script)
 
 
 def bins_of(file: PackageFile, in_folder: Sequence[str] = ()) -> dict[str, str]:
@@ -237,42 +216,38 @@ def error_of(output: str, what: str) -> SealError:
     found = _CODE.search(output)
     code = found[1] if found else ""
     line = next(iter(_LINE.findall(output)), "") or (output.strip().splitlines() or ["npm said nothing"])[-1]
-    kind, remedy = _ERRORS.get(code, ("ended", ""))
-    if re.fullmatch(r"E5\d\d", code):
-        kind, remedy = _AWAY
+    known = ((kind, remedy) for codes, kind, remedy in _ERRORS if re.fullmatch(codes, code))
+    kind, remedy = next(known, ("ended", ""))
     return SealError(kind, f"npm could not {what}: {f'{code}: ' if code else ''}{line[:400]}", remedy)
 
 
-_AWAY: Final = ("registry_away", "check the network and the registry in your .npmrc, then try again")
-_NOT_FOUND: Final = ("not_found", "check the package's name and version")
-_NO_LOGIN: Final = ("not_found", "log in to the registry with npm login, or check the token in your .npmrc")
-_NO_SPACE: Final = ("no_space", "make room on the disk, or remove unused seals: quarterdeck seals collect")
-_FOREIGN: Final = (
-    "unsealable",
-    f"it comes from git, a URL or a folder: {KEEP_RUNNER}",
-)
-_PLATFORM: Final = ("other_platform", "seal it on this machine")
-_ERRORS: Final[Mapping[str, tuple[str, str]]] = {
-    **dict.fromkeys(("E404", "ETARGET", "ENOVERSIONS", "EINVALIDPACKAGENAME", "EINVALIDTAGNAME"), _NOT_FOUND),
-    **dict.fromkeys(("E401", "E403", "ENEEDAUTH", "EOTP"), _NO_LOGIN),
-    **dict.fromkeys(
-        (
-            *("ENOTFOUND", "EAI_AGAIN", "ECONNREFUSED", "ECONNRESET", "EHOSTUNREACH", "ENETUNREACH", "EPROTO"),
-            *("ETIMEDOUT", "ERR_SOCKET_TIMEOUT", "FETCH_ERROR", "EIDLETIMEOUT", "ECONNECTIONTIMEOUT", "E429"),
-            *("SELF_SIGNED_CERT_IN_CHAIN", "DEPTH_ZERO_SELF_SIGNED_CERT", "UNABLE_TO_VERIFY_LEAF_SIGNATURE"),
-            *("UNABLE_TO_GET_ISSUER_CERT_LOCALLY", "CERT_HAS_EXPIRED", "ERR_TLS_CERT_ALTNAME_INVALID"),
-        ),
-        _AWAY,
+_ERRORS: Final = (
+    ("E404|ETARGET|ENOVERSIONS|EINVALID(PACKAGE|TAG)NAME", "not_found", "check the package's name and version"),
+    (
+        "E401|E403|ENEEDAUTH|EOTP",
+        "not_found",
+        "log in to the registry with npm login, or check the token in your .npmrc",
     ),
-    **dict.fromkeys(("128", "EALLOWGIT", "EALLOWREMOTE", "EALLOWFILE", "EALLOWDIRECTORY"), _FOREIGN),
-    "EINTEGRITY": ("wrong_hash", "try again; if it stays, the registry or a mirror has changed the package"),
-    "EBADPLATFORM": _PLATFORM,
-    "EUSAGE": ("ended", "the lock was made for another version of the row: seal it again without it"),
-    "ENOSPC": _NO_SPACE,
-    "EDQUOT": _NO_SPACE,
-    "EFBIG": ("too_large", RAISE_BOUND),
-}
-"""By npm's code: ours, and the remedy."""
+    (
+        "|".join(
+            (
+                "ENOTFOUND|EAI_AGAIN|ECONNREFUSED|ECONNRESET|EHOSTUNREACH|ENETUNREACH|EPROTO|ETIMEDOUT|FETCH_ERROR",
+                "ERR_SOCKET_TIMEOUT|EIDLETIMEOUT|ECONNECTIONTIMEOUT|E429|E5[0-9][0-9]|CERT_HAS_EXPIRED",
+                "ERR_TLS_CERT_ALTNAME_INVALID|SELF_SIGNED_CERT_IN_CHAIN|DEPTH_ZERO_SELF_SIGNED_CERT",
+                "UNABLE_TO_(VERIFY_LEAF_SIGNATURE|GET_ISSUER_CERT_LOCALLY)",
+            )
+        ),
+        "registry_away",
+        "check the network and the registry in your .npmrc, then try again",
+    ),
+    ("128|EALLOW(GIT|REMOTE|FILE|DIRECTORY)", "unsealable", f"it comes from git, a URL or a folder: {KEEP_RUNNER}"),
+    ("EINTEGRITY", "wrong_hash", "try again; if it stays, the registry or a mirror has changed the package"),
+    ("EBADPLATFORM", "other_platform", "seal it on this machine"),
+    ("EUSAGE", "ended", "the lock was made for another version of the row: seal it again without it"),
+    ("ENOSPC|EDQUOT", "no_space", "make room on the disk, or remove unused seals: quarterdeck seals collect"),
+    ("EFBIG", "too_large", RAISE_BOUND),
+)
+"""By npm's codes: our code, and the remedy."""
 
 
 def _inside(path: str) -> str:

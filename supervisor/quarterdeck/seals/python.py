@@ -8,13 +8,13 @@ import csv
 import hashlib
 import io
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Final
 
 import msgspec
 
 from .manifest import KEEP_RUNNER, RAISE_BOUND, Package, Program, SealError
-from .request import PackageRequest
+from .request import PackageRequest, normal_name
 
 SITE: Final = "site"
 """The folder of a tree that holds the packages."""
@@ -22,6 +22,9 @@ SITE: Final = "site"
 REQUIREMENTS: Final = "requirements.in"
 LOCK: Final = "requirements.txt"
 REPORT: Final = "report.json"
+WHEELS_ONLY: Final = ("--only-binary", ":all:")  # else building a package runs its code
+COMPILE: Final = ("-m", "compileall", "-qq", "-s", SITE, "--invalidation-mode", "unchecked-hash", SITE)
+"""Arguments of Python that compile `SITE`, to files that name no place and are used as they are."""
 
 UV_QUIET: Final = {
     "UV_NO_CONFIG": "1",
@@ -83,8 +86,11 @@ class Interpreter(msgspec.Struct, frozen=True):
     libc: str = ""
 
 
+DISTRIBUTION_FILES: Final = ("METADATA", "RECORD", "entry_points.txt")
+
+
 class Distribution(msgspec.Struct, frozen=True):
-    """An installed package: its `METADATA`, `RECORD` and `entry_points.txt`; empty where there is none."""
+    """The texts of an installed package's `DISTRIBUTION_FILES`; empty where there is none."""
 
     metadata: str
     record: str = ""
@@ -93,43 +99,26 @@ class Distribution(msgspec.Struct, frozen=True):
 
 def requirements_text(request: PackageRequest) -> str:
     """Return the requirements of what is asked for.  Raise SealError `unsealable` if one is not from an index."""
-    spec = "" if request.spec == "latest" else request.spec.strip().lstrip("@").strip()
-    spec = f"=={spec}" if spec[:1].isalnum() else spec
-    extras = f"[{','.join(request.extras)}]" if request.extras else ""
-    lines = [f"{request.name}{extras}{spec}", *request.beside]
+    lines = [request.package.removesuffix("@latest"), *request.beside]
     for line in lines:
         if not _FROM_INDEX.fullmatch(line.strip()):
             raise SealError("unsealable", f"{line[:200]!r} is not a package of an index", "")
     return "".join(f"{line}\n" for line in lines)
 
 
-def uv_resolve(uv: str, python: str, *, with_scripts: bool) -> tuple[str, ...]:
-    """Return uv's words that write `LOCK`."""
-    words = ("pip", "compile", "--generate-hashes", "--no-header", "--no-annotate", "--quiet", "--python", python)
-    return (uv, *words, *(() if with_scripts else ("--no-build",)), "--output-file", LOCK, REQUIREMENTS)
+def resolve_words(uv: str, python: str, options: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the words that write `LOCK` by uv; `REPORT` by pip, where `uv` is empty."""
+    if uv:
+        words = (uv, "pip", "compile", "--generate-hashes", "--no-header", "--no-annotate", "--quiet", *options)
+        return (*words, "--python", python, "--output-file", LOCK, REQUIREMENTS)
+    words = (python, "-m", "pip", "install", "--dry-run", "--ignore-installed", "--report", REPORT, *options)
+    return (*words, "--requirement", REQUIREMENTS)
 
 
-def uv_install(uv: str, python: str, *, with_scripts: bool) -> tuple[str, ...]:
-    """Return uv's words that install `LOCK` into `SITE`."""
-    words = ("pip", "install", "--require-hashes", "--no-deps", "--target", SITE, "--python", python)
-    return (uv, *words, *(() if with_scripts else ("--no-build",)), "--requirement", LOCK)
-
-
-def pip_resolve(python: str, *, with_scripts: bool) -> tuple[str, ...]:
-    """Return pip's words that write `REPORT`."""
-    words = ("-m", "pip", "install", "--dry-run", "--ignore-installed", "--report", REPORT)
-    return (python, *words, *(() if with_scripts else ("--only-binary", ":all:")), "--requirement", REQUIREMENTS)
-
-
-def pip_install(python: str, *, with_scripts: bool) -> tuple[str, ...]:
-    """Return pip's words that install `LOCK` into `SITE`."""
-    words = ("-m", "pip", "install", "--require-hashes", "--no-deps", "--no-compile", "--target", SITE)
-    return (python, *words, *(() if with_scripts else ("--only-binary", ":all:")), "--requirement", LOCK)
-
-
-def compile_words(python: str) -> tuple[str, ...]:
-    """Return the words that compile `SITE`: files that name no place, and that are used as they are."""
-    return (python, "-m", "compileall", "-qq", "-s", SITE, "--invalidation-mode", "unchecked-hash", SITE)
+def install_words(uv: str, python: str, options: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the words that install `LOCK` into `SITE`, by uv, or by pip where `uv` is empty."""
+    words = (uv, "pip", "install", "--python", python) if uv else (python, "-m", "pip", "install", "--no-compile")
+    return (*words, "--require-hashes", "--no-deps", "--target", SITE, *options, "--requirement", LOCK)
 
 
 class _Archive(msgspec.Struct):
@@ -214,11 +203,13 @@ def keeps_script(head: bytes) -> bool:
     )
 
 
-def sealed_package(distribution: Distribution, size: int, built: Collection[str]) -> Package:
+def sealed_package(distribution: Distribution, built: Collection[str]) -> Package:
     """Return an installed package for the manifest; its hash is that of its clean RECORD."""
     headers = _headers(distribution.metadata)
     name = headers.get("Name", "")
     digest = hashlib.sha256(distribution.record.encode()).hexdigest()
+    rows = csv.reader(io.StringIO(distribution.record))
+    size = sum(int(row[2]) for row in rows if len(row) > 2 and row[2].isdecimal())
     license_ = headers.get("License-Expression") or headers.get("License", "")
     script = "built from source" if normal_name(name) in built else ""
     return Package(normal_name(name), headers.get("Version", ""), f"sha256:{digest}", size, license_[:100], script)
@@ -250,11 +241,6 @@ def own_program(programs: Sequence[Program], package: str, asked: str) -> Progra
         if len(similar) == 1:
             return similar[0]
     return own[0] if len(own) == 1 and not asked else None
-
-
-def normal_name(name: str) -> str:
-    """Normalise a distribution's name (PEP 503)."""
-    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def error_of(output: str, what: str) -> SealError:
@@ -326,13 +312,3 @@ def _headers(metadata: str) -> dict[str, str]:
     for name, value in _HEADER.findall(head):
         found.setdefault(name, value.strip())
     return found
-
-
-def total_size(record: str) -> int:
-    """Return the bytes of the files of a RECORD."""
-    return sum(int(row[2]) for row in csv.reader(io.StringIO(record)) if len(row) > 2 and row[2].isdecimal())
-
-
-def names_of(programs: Iterable[Program]) -> str:
-    """Return the names of programs for a message."""
-    return ", ".join(sorted({program.name for program in programs})[:20]) or "none"

@@ -30,10 +30,10 @@ def test_the_packages_of_a_lock_are_named_by_their_folder_unless_they_are_aliase
             }
         )
     )
-    assert [(each.name, each.license, each.has_script, each.is_optional) for each in found] == [
-        ("@scope/a", "MIT", False, False),
-        ("b", "", False, True),
-        ("real-c", "", True, False),
+    assert [(each.name, each.license, each.has_install_script) for each in found.values()] == [
+        ("@scope/a", "MIT", False),
+        ("b", "", False),
+        ("real-c", "", True),
     ]
 
 
@@ -67,7 +67,7 @@ def test_a_kept_lock_names_no_registry_and_no_login():
     url = "https://user:hunter2@mirror.example/a.tgz"
     kept = npm.settled_lock(lock(**{"node_modules/a": entry(resolved=url)}))
     assert "mirror.example" not in kept
-    assert [(each.name, each.integrity) for each in npm.read_lock(kept)] == [("a", HASH)]
+    assert [(each.name, each.integrity) for each in npm.read_lock(kept).values()] == [("a", HASH)]
     assert npm.settled_lock(kept) == kept
 
 
@@ -94,15 +94,15 @@ def test_a_kept_lock_leaves_npm_nothing_to_look_up():
 
 def test_the_version_that_a_tag_stood_for_is_installed_and_a_range_still_binds_the_lock():
     """A lock would be refused once `latest` has moved on, or install another version than the row allows."""
-    locked = {"node_modules/a": "3.0.0", "node_modules/b": "3.0.0"}
+    locked = npm.read_lock(lock(**{f"node_modules/{name}": entry(version="3.0.0") for name in ("a", "b")}))
     request = PackageRequest("npx", PackageIndex.NPM, "a", "latest", beside=("b@^1",))
-    assert json.loads(npm.package_text(request, locked))["dependencies"] == {"a": "3.0.0", "b": "^1"}
+    assert npm.dependencies_of(request, locked) == {"a": "3.0.0", "b": "^1"}
 
 
 def test_further_packages_are_installed_beside_the_one_that_is_asked_for():
     """`npx -p a -p @s/b@2 program` would lack what it names second."""
     request = PackageRequest("npx", PackageIndex.NPM, "a", "^1", beside=("@s/b@2", "c", "@s/d"))
-    assert json.loads(npm.package_text(request))["dependencies"] == {"a": "^1", "@s/b": "2", "c": "*", "@s/d": "*"}
+    assert npm.dependencies_of(request) == {"a": "^1", "@s/b": "2", "c": "*", "@s/d": "*"}
 
 
 @pytest.mark.parametrize(
@@ -161,7 +161,7 @@ def test_node_starts_what_names_it_in_its_first_line_or_names_nothing(head, path
 def test_an_install_script_is_named_with_the_package():
     """A user would not learn which scripts were not run."""
     text = json.dumps({"name": "a", "version": "1", "scripts": {"install": "x", "postinstall": "y", "test": "z"}})
-    locked = npm.LockedPackage("node_modules/a", "a", "1", HASH, has_script=True)
+    locked = npm.LockedPackage("1", "a", HASH, has_install_script=True)
     assert npm.sealed_package(locked, npm.read_package_file(text.encode()), 5).script == "install, postinstall"
     built = npm.sealed_package(locked, npm.read_package_file(b'{"name": "a", "license": {"type": "MIT"}}'), 5)
     assert (built.script, built.license) == ("built from source", "MIT")

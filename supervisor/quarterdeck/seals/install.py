@@ -216,7 +216,9 @@ async def _seal_python(
     built = python.built_names(output)
     await anyio.to_thread.run_sync(_clean_site, sandbox)
     # A file that another Python's syntax is in does not compile, which is no failure.
-    await sandbox.run((interpreter.executable, *python.COMPILE), None)
+    output = await sandbox.run((interpreter.executable, *python.COMPILE), None)
+    if (problem := python.error_of(output, f"compile {named}")).code in {"no_space", "too_large"}:
+        raise problem
     tree = await anyio.to_thread.run_sync(sandbox.take, python.SITE)
     return await anyio.to_thread.run_sync(_python_manifest, request, tree / python.SITE, lock, interpreter, built)
 

@@ -23,8 +23,24 @@ REQUIREMENTS: Final = "requirements.in"
 LOCK: Final = "requirements.txt"
 REPORT: Final = "report.json"
 WHEELS_ONLY: Final = ("--only-binary", ":all:")  # else building a package runs its code
-COMPILE: Final = ("-m", "compileall", "-qq", "-s", SITE, "--invalidation-mode", "unchecked-hash", SITE)
-"""Arguments of Python that compile `SITE`, to files that name no place and are used as they are."""
+_COMPILER: Final = f"""\
+import compileall, importlib.util, marshal, pathlib, py_compile
+unchecked = py_compile.PycInvalidationMode.UNCHECKED_HASH
+compileall.compile_dir("{SITE}", stripdir="{SITE}", quiet=1, invalidation_mode=unchecked)
+for path in pathlib.Path("{SITE}").rglob("*.py"):
+    compiled = pathlib.Path(importlib.util.cache_from_source(path))
+    try:
+        marshal.loads(compiled.read_bytes()[16:])
+    except EOFError:
+        print(f"error: no space left for {{compiled}}")
+    except (OSError, TypeError, ValueError):
+        pass
+"""
+COMPILE: Final = ("-I", "-c", _COMPILER)
+"""Arguments of Python that compile `SITE`, to files that name no place and are used as they are.
+
+On a full disk many versions of Python leave a file that is cut, and end well: what was compiled is read again.
+"""
 
 UV_QUIET: Final = {
     "UV_NO_CONFIG": "1",

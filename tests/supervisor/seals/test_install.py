@@ -14,7 +14,7 @@ from support.sandbox.machine_facts import bubblewrap_missing
 from support.servers.package_registries import PackageRegistry, package_registry
 from support.waiting import eventually_async
 
-from quarterdeck.seals import install
+from quarterdeck.seals import install, python
 from quarterdeck.seals.install import InstallSettings, Progress
 from quarterdeck.seals.launch import launch_of
 from quarterdeck.seals.manifest import Bounds, SealError
@@ -417,6 +417,17 @@ async def test_a_python_package_is_the_same_bytes_by_pip_and_uv(registry, instal
         by_uv = await installer.seal(asked, elsewhere, lock=seal.manifest.lock)
         assert by_uv.digest == seal.digest
         assert {path.stat().st_nlink for path in by_uv.tree.rglob("*") if path.is_file()} == {1}
+
+
+@pytest.mark.parametrize(("room", "code"), [("unlimited", "ended"), ("10", "no_space")])
+def test_a_compiled_file_that_is_cut_by_a_full_disk_is_found(tmp_path, room, code):
+    """A server sealed while the disk was full would end at its first import, from then on."""
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "large.py").write_text(f"X = {'x' * 20_000!r}\n")
+    (tmp_path / "site" / "of_python_2.py").write_text("print 'x'\n")
+    words = ("sh", "-c", f'ulimit -f {room}; exec "$0" "$@"', sys.executable, *python.COMPILE)
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert python.error_of(done.stdout + done.stderr, "compile it").code == code, done
 
 
 @pytest.mark.nightly

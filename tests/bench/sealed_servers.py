@@ -106,7 +106,7 @@ SERVERS: Final = (
     Server("npx -y exa-mcp-server", "web_search_exa", {"query": "sandbox"}, env=("EXA_API_KEY",)),
     Server("uvx --from office-word-mcp-server word_mcp_server", "list_available_documents"),
     Server("npx -y @notionhq/notion-mcp-server", "API-get-self", env=("NOTION_TOKEN",)),
-    Server("uvx excel-mcp-server stdio", "get_workbook_metadata", {"filepath": "/nowhere.xlsx"}),
+    Server("uvx excel-mcp-server stdio", "describe_workbook", {"path": "/nowhere.xlsx"}),
     Server("npx -y @wonderwhy-er/desktop-commander", "get_config"),
     Server("uvx mcp-server-qdrant", "qdrant-find", {"query": "sandbox"}, env=("COLLECTION_NAME",)),
     Server("npx -y chrome-devtools-mcp", "list_pages"),

@@ -31,7 +31,7 @@ class Known(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     Attributes:
         name: the package's, as in messages.
-        write: its options and variables for folders and files that it writes.
+        write: its options and variables for folders and files that it writes; empty for an argument without an option.
         hosts: each `host:port` that it needs for its work.
         grants: named pieces of the user's environment that it works with.
         writing_tools: its tools that change files, where its own definitions may not say so.

@@ -73,6 +73,8 @@ def test_a_variable_that_a_package_is_known_to_write_is_offered_to_be_written(ho
     [known] = needs_of(row("uvx", "excel-mcp-server", "stdio", env=variable), os.environ).needs
     [unknown] = needs_of(row("uvx", "excel-like-server", "stdio", env=variable), os.environ).needs
     assert (known.key, unknown.key) == ("write", "read")
+    [vault] = needs_of(row("npx", "-y", "obsidian-mcp", home / "notes"), os.environ).needs
+    assert (vault.key, vault.value) == ("write", f"{home}/notes")
 
 
 def test_known_hosts_are_offered_where_the_network_is_narrow_and_given_only_to_a_list(home: Path) -> None:

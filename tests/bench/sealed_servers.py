@@ -117,7 +117,7 @@ SERVERS: Final = (
     Server("uvx postgres-mcp", "list_schemas"),
     Server("npx -y kubernetes-mcp-server@latest", "configuration_view"),
     Server("uvx mcp-server-docker", "list_containers"),
-    Server("npx -y mongodb-mcp-server", "list-databases"),
+    Server("npx -y mongodb-mcp-server", "list-databases", {"connectionId": "none"}),
     Server("uvx mcp-simple-arxiv", "search_papers", {"query": "sandbox"}),
     Server("npx -y @eslint/mcp@latest", "lint-files", {"filePaths": ["/nowhere.js"]}),
 )

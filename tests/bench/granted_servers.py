@@ -156,14 +156,14 @@ def answers(
     words: Sequence[str], env: Mapping[str, str], cwd: Path, calls: Sequence[Call], prefix: str = ""
 ) -> dict[str, JsonObject]:
     """Return whether each call works, by its name, and the answers of those that do not."""
-    try:
-        with RawStdioClient(words, env=env, cwd=cwd, deadline_s=START_S + CALL_S) as client:
+    with RawStdioClient(words, env=env, cwd=cwd, deadline_s=START_S + CALL_S) as client:
+        try:
             client.initialize()
             client.list_tools()
-            return {call.name: _answer(client, call, prefix, cwd) for call in calls}
-    except (RpcError, TimeoutError, PeerClosedError) as error:
-        said = f"{error}: {client.stderr_text()[-1500:]}"
-        return {call.name: {"works": False, "answer": said} for call in calls}
+        except (RpcError, TimeoutError, PeerClosedError) as error:
+            said = f"{error}: {client.stderr_text()[-1500:]}"
+            return {call.name: {"works": False, "answer": said} for call in calls}
+        return {call.name: _answer(client, call, prefix, cwd) for call in calls}
 
 
 def _answer(client: RawStdioClient, call: Call, prefix: str, home: Path) -> JsonObject:

@@ -41,6 +41,9 @@ _FOLDER: Final = re.compile(
 )
 """Words in the name of an option or a variable that names a folder, where the path itself does not exist yet."""
 
+_URL: Final = re.compile(r"^(?:file://|(?:sqlite|duckdb)(?:\+\w+)?:///?)(?=/)")
+"""What stands before the path in the URL of a file or a database."""
+
 _SHARED: Final = frozenset({"/", "/home", "/root", "/tmp", "/var", "/etc", "/opt", "/srv", "/usr", "/mnt", "/media"})  # noqa: S108
 """Folders that hold more than one thing's files."""
 
@@ -154,7 +157,8 @@ def named_in(argv: Sequence[str], env: Mapping[str, str], cwd: str, user_home: s
         for text in paths_in(argument):
             yield NamedPath(os.path.normpath(os.path.join(cwd, text)), label, source)
         option = argument if argument.startswith("-") and not is_pair else ""
-    for name, value in env.items():
+    for name, text in env.items():
+        value = _URL.sub("", text)
         if value.startswith("~/"):
             yield NamedPath(os.path.normpath(user_home + value[1:]), name, f"variable {name}")
         elif value.startswith("/") and len(value) <= MAX_ARGUMENT and ":" not in value and "\0" not in value:
@@ -169,7 +173,7 @@ def paths_in(argument: str) -> Iterator[str]:
     if argument.startswith("-") or argument.split("=", 1)[0].replace("_", "").isalnum():
         values += argument.split("=", 1)[1:]
     for value in values:
-        text = value.removeprefix("file://")
+        text = _URL.sub("", value)
         if "/" not in text:
             continue
         yield text

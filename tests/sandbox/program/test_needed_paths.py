@@ -72,11 +72,19 @@ def test_a_project_ends_below_the_home(home: Path) -> None:
 def test_arguments_options_and_variables_are_looked_at() -> None:
     """A path in a variable would never be offered."""
     argv = ("node", "/p/index.js", "--db-path", "/d/x.db", "--out=/o", "-y", "@scope/pkg", "rel/x")
-    env = {"MEMORY_FILE_PATH": "/m/memory.json", "HOME_FILE": "~/f", "PATH": "/usr/bin:/bin", "URL": "https://x/y"}
+    argv += ("--dsn", "sqlite:///d/y.db", "--url=file:///d/z.md", "https://x/d")
+    env = {
+        "DB_URL": "sqlite+aiosqlite:////d/x.db",
+        "MEMORY_FILE_PATH": "/m/memory.json",
+        "HOME_FILE": "~/f",
+        "PATH": "/usr/bin:/bin",
+        "URL": "https://x/y",
+    }
     found = [(named.label, named.path) for named in named_in(argv, env, "/cwd", "/home/u")]
     for each in (
         *(("", "/p/index.js"), ("--db-path", "/d/x.db"), ("--out", "/o"), ("", "/cwd/rel/x")),
-        *(("MEMORY_FILE_PATH", "/m/memory.json"), ("HOME_FILE", "/home/u/f")),
+        *(("MEMORY_FILE_PATH", "/m/memory.json"), ("HOME_FILE", "/home/u/f"), ("DB_URL", "/d/x.db")),
+        *(("--dsn", "/d/y.db"), ("--url", "/d/z.md")),
     ):
         assert each in found
     assert not {"PATH", "URL"} & {label for label, _ in found}

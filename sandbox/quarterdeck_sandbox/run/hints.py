@@ -60,7 +60,8 @@ _UNREACHABLE: Final = re.compile(
 )
 _READ_ONLY: Final = re.compile(r"EROFS|[Rr]ead-only file ?system")
 
-_NO_ACCESS: Final = re.compile(r"EACCES|[Pp]ermission denied")
+_NO_ACCESS: Final = re.compile(r"EACCES|[Pp]ermission denied|Lock at '[^'\n]{1,1024}' could not be obtained")
+"""The last one is what GitPython says of a lock that it cannot make."""
 
 _NOT_PERMITTED: Final = re.compile(r"EPERM|[Oo]peration not permitted|ECOMPROMISED")
 """npm reports the last one for a lock with times that it may not set."""
@@ -283,6 +284,9 @@ def find_denial(error: str, confinement: Confinement) -> Denial | None:
     """
     outside = _outside_of(confinement)
     for path, is_refused_write in islice(_paths_in(error[-MAX_TEXT:], outside), MAX_PATHS):
+        if is_refused_write:
+            # Named by itself, a part of `.git` would be open with its hooks and settings; a work tree's stay closed.
+            path = path.partition("/.git/")[0].removesuffix("/.git")  # noqa: PLW2901
         if (need := _denied(path, outside, is_refused_write=is_refused_write)) is not None:
             return Denial(need, path if path.isprintable() and outside.exists(path) else need.path)
     for host, port in islice(_named_hosts(error[-MAX_TEXT:]), MAX_PATHS):
@@ -325,6 +329,8 @@ def why_not_granted(need: RequiredPath, policy: PolicyValues, places: Places) ->
     rules = PathRules.of(policy, places)
     # A link to a home is one, too.
     for path in dict.fromkeys((need.path, os.path.realpath(need.path))):
+        if need.key == "write" and "/.git/" in f"{path}/":
+            return "it decides which programs git runs: name the folder around it"
         if "/." in path and not is_within_any(path, policy.read):
             return "names that begin with a dot are of programs: their settings and secrets"
         if why := _secret_in(path, rules.user_home) or rules.objection(replace(need, path=path)):

@@ -332,5 +332,8 @@ def test_a_denial_is_of_the_exact_path_and_of_its_folder_only_if_it_is_not_there
         ("EROFS: ~/open/x", "write ~/open/x"),
         ("EROFS: '~/open'", "write ~/open"),
         ("EROFS: ~/open/new", "write ~/open"),
+        ("EROFS: '~/open/.git/index.lock'", "write ~/open"),
+        ("EROFS: '~/open/.git/hooks'", "write ~/open"),
+        ("Lock at '~/open/.git/refs/heads/b.lock' could not be obtained", "write ~/open"),
     ]:
         assert str(find_denial(error.replace("~", user), confined)) == kept.replace("~", user)

@@ -89,6 +89,8 @@ def test_secrets_our_own_places_clients_files_and_wide_folders_are_never_propose
     ):
         for key in ("read", "write"):
             assert proposed(call(f"{key} {path}")).found == (), path
+    for name in (".git", ".git/hooks", ".git/config"):
+        assert proposed(call(f"write {home}/proj/{name}"), read=[f"{home}/proj"]).found == (), name
     for damaged in ("", "read", "read relative", f"read {home}/notes/../.ssh/id", f"run {home}/notes", "read /a\0b"):
         assert proposed(call(damaged)).found == ()
 

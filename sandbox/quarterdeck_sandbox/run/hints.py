@@ -433,7 +433,7 @@ def _paths_in(text: str, outside: Outside) -> Iterator[tuple[str, bool]]:
         is_refused = _NO_ACCESS.search(line) is not None
         for expression in (_QUOTED_PATH, _PATH):
             for match in expression.finditer(line):
-                path = _outside(match[1].rstrip(".,!?"), outside)
+                path = _outside(match[1].rstrip(".,!?\\"), outside)
                 if path not in seen:
                     seen.add(path)
                     yield path, is_read_only or (is_refused and outside.only_readable(path))

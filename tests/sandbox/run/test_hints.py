@@ -329,6 +329,7 @@ def test_a_denial_is_of_the_exact_path_and_of_its_folder_only_if_it_is_not_there
     for error, kept in [
         ("ENOENT: '~/Documents/a b.md'", "read ~/Documents/a b.md"),
         ("ENOENT: ~/Documents/new.md", "read ~/Documents"),
+        (r'{"error": "no file matches \"~/proj/tool.py\""}', "read ~/proj/tool.py"),
         ("EROFS: ~/open/x", "write ~/open/x"),
         ("EROFS: '~/open'", "write ~/open"),
         ("EROFS: ~/open/new", "write ~/open"),

@@ -12,11 +12,12 @@ from typing import Final
 import msgspec
 
 from quarterdeck.config.allow_paths import places_of
+from quarterdeck.config.places.paths import seals_dir
 from quarterdeck.grants.needs import Need, client_in, clients_by_file
 from quarterdeck_protocol.addresses import is_whole_name, parse_destination
 from quarterdeck_protocol.configs import StdioServerConfig
 from quarterdeck_protocol.policy import SandboxPolicy
-from quarterdeck_sandbox import RequiredPath, why_not_granted
+from quarterdeck_sandbox import RequiredPath, is_within, why_not_granted
 
 MAX_PROPOSALS: Final = 30
 """More would hide the ones that matter."""
@@ -78,8 +79,12 @@ def objection_to(
     """Return what tells why a path may not be proposed for a server with these directories; empty if it may be."""
     places, policy = places_of(home, tmp, Path(config.cwd or home), environ), config.sandbox.values
     clients = clients_by_file()
+    seals = os.path.realpath(seals_dir())
 
     def objection(need: RequiredPath) -> str:
+        real = os.path.realpath(need.path)
+        if is_within(real, seals) or is_within(seals, real):
+            return "quarterdeck keeps sealed packages there, which nothing may change"
         client = client_in(need.path, clients)
         return f"{client} keeps its settings there" if client else why_not_granted(need, policy, places)
 

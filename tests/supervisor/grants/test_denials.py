@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from support.config.places import use_places
 
-from quarterdeck.config.places.paths import runtime_dir, state_dir
+from quarterdeck.config.places.paths import runtime_dir, seals_dir, state_dir
 from quarterdeck.grants.denials import MAX_PROPOSALS, MAX_TOOLS, DeniedCall, Proposals, objection_to, propose
 from quarterdeck_protocol.configs import StdioServerConfig
 from quarterdeck_protocol.policy import SandboxPolicy
@@ -89,6 +89,9 @@ def test_secrets_our_own_places_clients_files_and_wide_folders_are_never_propose
     ):
         for key in ("read", "write"):
             assert proposed(call(f"{key} {path}")).found == (), path
+    (seals_dir() / "a/tree").mkdir(parents=True)
+    for sealed in (seals_dir().parent, seals_dir(), seals_dir() / "a/tree"):
+        assert proposed(call(f"write {sealed}")).found == (), sealed
     for name in (".git", ".git/hooks", ".git/config"):
         assert proposed(call(f"write {home}/proj/{name}"), read=[f"{home}/proj"]).found == (), name
     for damaged in ("", "read", "read relative", f"read {home}/notes/../.ssh/id", f"run {home}/notes", "read /a\0b"):

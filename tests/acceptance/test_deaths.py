@@ -2,13 +2,13 @@
 
 import os
 import signal
-from pathlib import Path
+import sys
 
 import anyio
 import psutil
 import pytest
 from support.processes.leftovers import is_running
-from support.processes.programs import server_argv
+from support.processes.programs import SERVERS
 from support.sandbox.machine_facts import NO_INTERNET_ALONE
 from support.servers.real_endpoints import (
     SHOWS_SCRIPTS,
@@ -84,8 +84,7 @@ async def test_a_server_that_dies_idle_is_noticed_and_explained() -> None:
 
 async def test_a_server_that_exits_in_a_call_leaves_its_status_and_last_words() -> None:
     """A traceback on stderr is the best explanation there is."""
-    command, script = server_argv("echo")
-    argv = [command, "-c", CRASHING, str(Path(script).parent)]
+    argv = [sys.executable, "-c", CRASHING, str(SERVERS)]
     async with opened(stdio_config("crashing", argv, sandbox=SHOWS_SCRIPTS)) as endpoint:
         fault = await fault_of(endpoint.invoke("crash"))
         assert_fault(fault, "tool_error", "exited", "unknown", "exited with status 7")

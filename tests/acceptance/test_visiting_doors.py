@@ -64,10 +64,10 @@ def older_daemon() -> Iterator[int]:
 
 
 def start_older_daemon() -> int:
-    patched = "import quarterdeck.daemon.messages as m; m.PROTOCOL = 0\nfrom quarterdeck.cli"
+    older = "import quarterdeck.daemon.messages as m\nm.PROTOCOL = 0\n"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(place, "PROTOCOL", 0)
-        patch.setattr(start, "_BOOT", start._BOOT.replace("from quarterdeck.cli", patched))
+        patch.setattr(start, "_BOOT", start._BOOT + older)
         start_daemon(daemon_dir(), os.environ)
         return ask_daemon(daemon_dir(), Order.STAY).pid
 

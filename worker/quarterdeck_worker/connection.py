@@ -28,6 +28,9 @@ UNASKABLE: Final = (-32603, "too much waits already: this cannot be asked now")
 
 TOO_MANY: Final = FaultRecord(FaultKind.TOOL_ERROR, "too many calls wait already", "busy", Delivery.NOT_SENT)
 
+KEPT_ARGUMENTS: Final = 4096
+"""Bytes of a call's arguments that are kept until it ends: its error may be about a path in them."""
+
 
 class Carrier(Protocol):
     """Brings lines to one server; calls its connection's `receive`, `fail`, `flush` and `end`."""
@@ -63,6 +66,7 @@ class Connection:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = float("inf")
         self._listened = 0
+        self._arguments: dict[int, bytes] = {}
         self._carrier: Carrier
         # The outcome of the greeting; never set if the connection ends first
         self.greeting: asyncio.Future[events.Server | events.GreetingFailed] = self._loop.create_future()
@@ -109,6 +113,8 @@ class Connection:
                 refusal = self._relay.request(number, method, body, meta=meta, progress=progress, client=client)
         if refusal is not None:
             return TOO_MANY
+        if self.card.pid is not None and len(body) <= KEPT_ARGUMENTS and isinstance(request, Call):
+            self._arguments[number] = body
         self._carrier.write(self._relay.take())
         return None
 
@@ -136,8 +142,13 @@ class Connection:
 
     def cancel(self, request_id: int, reason: str) -> None:
         """Give a request up and tell the server; harmless when it has ended."""
+        self._arguments.pop(request_id, None)
         self._relay.cancel(request_id, reason)
         self.flush()
+
+    def take_arguments(self, request_id: int) -> bytes:
+        """Return the arguments of a call of a process of ours, for the only time; nothing for long ones."""
+        return self._arguments.pop(request_id, b"")
 
     def close(self) -> None:
         """Leave the loop."""

@@ -97,12 +97,17 @@ async def test_a_file_that_other_programs_run_is_gone_before_the_answer_goes_out
 
 
 @pytest.mark.parametrize("is_result", [True, False], ids=["a tool's error", "a JSON-RPC error"])
-async def test_an_error_about_a_hidden_path_says_who_can_grant_it(tmp_path: Path, *, is_result: bool) -> None:
+@pytest.mark.parametrize("is_named", [True, False], ids=["in its words", "in the call's arguments"])
+async def test_an_error_about_a_hidden_path_says_who_can_grant_it(
+    tmp_path: Path, *, is_result: bool, is_named: bool
+) -> None:
     """A model would answer that there is no such file, and its user look for it in vain."""
     hidden = tmp_path / "notes"
     hidden.mkdir()
-    said = {"content": [{"type": "image"}, {"type": "text", "text": f"ENOENT: {hidden}"}], "isError": True}
-    error = {"code": -32000, "message": f"ENOENT: {hidden}", "data": {"own": 1}}
+    words = f"ENOENT: {hidden}" if is_named else "see the log"
+    given = msgspec.json.encode({"text": f"as in {tmp_path}", "files": [] if is_named else ["~", str(hidden)]})
+    said = {"content": [{"type": "image"}, {"type": "text", "text": words}], "isError": True}
+    error = {"code": -32000, "message": words, "data": {"own": 1}}
     posted: list[News] = []
     ended: list[Outcome] = []
     process = PlayedProcess(
@@ -122,7 +127,7 @@ async def test_an_error_about_a_hidden_path_says_who_can_grant_it(tmp_path: Path
     try:
         await server.connection.greeted()
         for number in (7, 8):
-            server.connection.ask(Call(number, 5.0, "read"), b"{}")
+            server.connection.ask(Call(number, 5.0, "read"), given)
         await eventually_async(lambda: len(ended) == 2)
     finally:
         await server.close()
@@ -136,7 +141,7 @@ async def test_an_error_about_a_hidden_path_says_who_can_grant_it(tmp_path: Path
         assert outcome.denied == f"read {hidden}"
         if isinstance(outcome, SplitResult):
             texts = [block.get("text") for block in msgspec.json.decode(outcome.body)["content"]]
-            assert texts == [None, f"ENOENT: {hidden}", frame.hint]
+            assert texts == [None, words, frame.hint]
         else:
             assert outcome.message.endswith(frame.hint)
             assert outcome.reply is not None

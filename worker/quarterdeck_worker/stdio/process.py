@@ -3,7 +3,7 @@
 import asyncio
 import os
 import signal
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
 from typing import Final
 
@@ -251,18 +251,23 @@ class ServerProcess:
     def _end(self, request_id: int, outcome: Outcome) -> None:
         """Take away files that the server created for other programs to run, and say so in its answer.
 
-        An error that names a path which the user may grant gets a line with the command.
+        An error about a path which the user may grant gets a line with the command.
         """
-        caught = self._look_for_hooks()
+        caught, arguments = self._look_for_hooks(), self.connection.take_arguments(request_id)
         if isinstance(outcome, SplitResult):
             if caught:
                 outcome = with_notice(outcome, quarantine_notice(caught))
-            if outcome.is_error and (denial := find_denial(texts_of(outcome), self._process.confinement)):
+            if outcome.is_error and (denial := self._denial(texts_of(outcome), arguments)):
                 outcome = with_notice(outcome, self._hint_about(denial), is_last=True)
                 outcome = msgspec.structs.replace(outcome, denied=str(denial))
-        elif outcome.reply and (denial := find_denial(outcome.reply.message, self._process.confinement)):
+        elif outcome.reply and (denial := self._denial(outcome.reply.message, arguments)):
             outcome = replace(with_hint(outcome, self._hint_about(denial)), denied=str(denial))
         self._run.on_end(request_id, outcome)
+
+    def _denial(self, error: str, arguments: bytes) -> Denial | None:
+        """Return what was denied to a call that failed, by the error's words; else by the paths that it was given."""
+        confinement = self._process.confinement
+        return find_denial(error, confinement) or find_denial("\n".join(_paths_of(arguments)), confinement)
 
     def _hint_about(self, denial: Denial) -> str:
         """Return the hint for the caller; tell the supervisor and the log of it unless they were just told the same."""
@@ -295,3 +300,15 @@ class ServerProcess:
     def _log_junk(self, line: bytes) -> None:
         if self.connection.junk_lines <= JUNK_LINES_LOGGED:
             self._stderr.feed(b"[quarterdeck] not MCP on stdout: %s\n" % line[:JUNK_LINE_BYTES])
+
+
+def _paths_of(arguments: bytes) -> Iterator[str]:
+    """Yield, in quotes, what a call was given that is a path and nothing else."""
+    try:
+        given = msgspec.json.decode(arguments or b"{}", type=dict[str, object])
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return
+    for value in given.values():
+        for each in value if isinstance(value, list) else (value,):
+            if isinstance(each, str) and each.startswith(("/", "~/")):
+                yield f'"{each}"'

@@ -40,6 +40,7 @@ from .pages import move_heap
 from .stdio.rehearsal import rehearse
 
 HTTP: Final = "quarterdeck_worker.http.run"  # the carrier of remote servers, with all that it imports
+STDIO: Final = "quarterdeck_worker.stdio.run"  # what starts a process, the whole sandbox with it
 TRIALS_S: Final = 1.0  # what is being tried takes a tenth of it
 SWEEP_S: Final = 2.0  # how long the last sweep may take before we leave the rest to init
 
@@ -53,6 +54,7 @@ def serve(control: socket.socket) -> None:
         # It mostly waits for what it tries; the thread is gone before the first fork, each worker inherits the answer.
         trials = pool.submit(lambda: msgspec.json.encode(known_machine()).decode())
         signal.signal(signal.SIGTERM, lambda *_: _leave(trials))
+        import_module(STDIO)
         rehearse()
         own_code()
         facts = trials.result()

@@ -279,7 +279,7 @@ class ProtocolFault(Exception):  # noqa: N818 - the seeds' name
         self.server: str | None = None
         """The `words` of `fill_remedy`, set by whoever knows whose fault it is."""
         self.denied = ""
-        """See `WireResult`."""
+        """`read` or `write` and the path, or `network` and the host, that the call lacked; empty for none."""
         self._remedy = remedy
         if isinstance(cause, BaseException):
             self.__cause__ = cause

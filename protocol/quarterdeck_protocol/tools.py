@@ -148,7 +148,7 @@ class WireResult(Struct, frozen=True, gc=False):
         is_error: the body's own `isError`, for those who have not read it.
         result_type: "input_required" if it asks for more, else "complete", or an extension's word.
         members: the result of `check_object` for the body, if we checked it already: it costs milliseconds.
-        denied: `read` or `write`, and the path that the sandbox denied to an erring tool; empty for none.
+        denied: `read` or `write` and the path, or `network` and the host, that an erring tool lacked; empty for none.
     """
 
     body: bytes

@@ -124,7 +124,10 @@ async def open_quarterdeck(
             opening = open_recorder(state_dir(), holder, must_write=serves, wait_s=wait_s, hand_over=hand_over)
             writes = await stack.enter_async_context(opening)
         programs = ProgramNames()
-        redact = lambda text: product.redact(text)  # noqa: E731, PLW0108 - it is made below
+
+        def redact(text: str) -> str:
+            return product.redact(text)  # made below
+
         calls = CallLog(writes.record_calls, programs, redact)
         # After the fleet, which ends calls when it is torn down.
         stack.push_async_callback(carried_through, calls.close)

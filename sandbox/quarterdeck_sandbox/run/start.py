@@ -175,8 +175,9 @@ async def _prepare_bubblewrap(
         addresses = [route.address for route in confinement.routes if route.needs_address]
         is_recorded = resources.recorder is not None
         if low_ports or addresses or is_recorded:
-            network = (confinement.machine, resources.init_pid, addresses)
-            await prepare_listening(*network, low_ports=low_ports, takes_all=is_recorded)
+            await prepare_listening(
+                confinement.machine, resources.init_pid, addresses, low_ports=low_ports, takes_all=is_recorded
+            )
     except (LaunchError, ProcessLookupError) as error:
         if isinstance(error, LaunchError) and error.code == "network_failed":
             raise

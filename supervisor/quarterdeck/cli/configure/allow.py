@@ -24,7 +24,7 @@ from quarterdeck_protocol.plain_words import plain_words
 from quarterdeck_protocol.policy import SandboxPolicy
 from quarterdeck_protocol.policy_values import NetworkMode
 
-from .needs import GrantChange, ask_needs, defaults, find_needs, give, print_given, print_needs
+from .needs import GrantChange, ask_needs, defaults, find_needs, give_or_refuse, print_needs
 
 Paths = Annotated[list[Path] | None, Option(metavar="PATH", help="Let it read this path; may be repeated.")]
 
@@ -121,13 +121,7 @@ def _give(source: Source, settings: Settings, found: Sequence[ServerNeeds], *, y
     given = defaults(found) if yes else ask_needs(found, "write this, and approve it?")
     if not given:
         raise SystemExit(ExitCode.OK)
-    refused = give(source, settings, given)
-    print_given([each for each in given if each.server not in refused])
-    if refused:
-        raise UsageError(
-            "; ".join(f"{name} is given nothing: {why}" for name, why in refused.items()),
-            "correct that, and run the command again",
-        )
+    give_or_refuse(source, settings, given)
 
 
 def settings_with(source: Source, server: str) -> Settings:

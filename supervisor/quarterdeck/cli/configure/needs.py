@@ -36,7 +36,7 @@ from quarterdeck.trust.configured_servers import configured
 from quarterdeck.trust.judge.documents import Document, value_of
 from quarterdeck.trust.judge.server_rows import ServerRow
 from quarterdeck.trust.judge.verdicts import Decision
-from quarterdeck_protocol.configs import StdioServerConfig
+from quarterdeck_protocol.configs import ServerConfig, StdioServerConfig
 from quarterdeck_sandbox import LaunchError
 
 ACCESS: Final = {"read": "read", "write": "read and write", "network": "connect", "grants": "use"}
@@ -56,10 +56,7 @@ def find_needs(source: Source, settings: Settings, ids: Collection[str] | None =
     found = []
     with open_context(source) as context:
         rows = {row.id: row for row in configured(settings).rows}
-        for config in settings.servers:
-            is_own = settings.origin(config.id).standing in _STANDINGS
-            if not is_own or (ids is not None and config.id not in ids):
-                continue
+        for config in _own_servers(settings, ids):
             try:
                 needed = needs_of(config, os.environ, listed_tools(context, config.id))
             except LaunchError as error:
@@ -73,6 +70,12 @@ def find_needs(source: Source, settings: Settings, ids: Collection[str] | None =
         if row.id is not None and (ids is None or row.id in ids)
     ]
     return [each for each in found if each.needs or each.problems]
+
+
+def _own_servers(settings: Settings, ids: Collection[str] | None) -> list[ServerConfig]:
+    """Return the servers of the user's own rows, of those with these ids or of all."""
+    own = (config for config in settings.servers if settings.origin(config.id).standing in _STANDINGS)
+    return [config for config in own if ids is None or config.id in ids]
 
 
 def _why_closed(context: TrustContext, row: ServerRow) -> str:
@@ -208,9 +211,8 @@ def _unreachable(settings: Settings, ids: Collection[str] | None) -> list[Server
     Nothing is sent. A server that may be connected to only on the internet is left out: its worker alone checks that.
     """
     ends: dict[str, tuple[str, int]] = {}
-    for config in settings.servers:
-        is_wanted = settings.origin(config.id).standing in _STANDINGS and (ids is None or config.id in ids)
-        if is_wanted and not isinstance(config, StdioServerConfig) and not config.internet_only:
+    for config in _own_servers(settings, ids):
+        if not isinstance(config, StdioServerConfig) and not config.internet_only:
             url = urlsplit(config.proxy or config.url)
             ends[config.id] = (url.hostname or "", url.port or (443 if url.scheme == "https" else 80))
     reasons = dict.fromkeys(ends.values(), f"no answer within {REACH_S:g} s")
@@ -311,6 +313,17 @@ def give(source: Source, settings: Settings, given: Sequence[ServerNeeds]) -> di
             refused[each.server] = error.message
     change.write(source)
     return refused
+
+
+def give_or_refuse(source: Source, settings: Settings, given: Sequence[ServerNeeds]) -> None:
+    """Give it, and print whose rows were changed; raise UsageError that says why others were given nothing."""
+    refused = give(source, settings, given)
+    print_given([each for each in given if each.server not in refused])
+    if refused:
+        raise UsageError(
+            "; ".join(f"{name} is given nothing: {why}" for name, why in refused.items()),
+            "correct that, and run the command again",
+        )
 
 
 def make_folders(needs: Iterable[Need]) -> list[str]:

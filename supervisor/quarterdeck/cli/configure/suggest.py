@@ -27,7 +27,7 @@ from quarterdeck_protocol.configs import StdioServerConfig
 from quarterdeck_sandbox import LaunchError
 
 from .allow import settings_with
-from .needs import ACCESS, GrantChange, ask_needs, defaults, give, listed_tools, print_given, shortened
+from .needs import ACCESS, GrantChange, ask_needs, defaults, give_or_refuse, listed_tools, shortened
 
 GRANTS: Final = ("read", "write", "grants")
 """The keys of `sandbox` of which `--shrink` tells."""
@@ -53,9 +53,9 @@ def suggest(
 ) -> None:
     """Show which paths the sandbox denied to a server's calls, and the narrowest grants for them.
 
-    The evidence is in the ledger: each call that failed with an error that names a hidden or read-only path. What
-    changes something by its annotations is proposed a path to write. `--apply` asks once, then writes the row and
-    approves it, as `quarterdeck allow` does; `each` asks row by row.
+    The evidence is in the ledger: each call that failed, with a hidden or read-only path in its error or its
+    arguments. What changes something by its annotations is proposed a path to write. `--apply` asks once, then writes
+    the row and approves it, as `quarterdeck allow` does; `each` asks row by row.
 
     `--shrink` shows the grants of the row instead, and what is known of their use; `--apply` takes the unused away.
     """
@@ -109,10 +109,7 @@ def _apply(source: Source, settings: Settings, server: str, found: tuple[Proposa
                 f"{each.path} led to {each.real} when it was shown, and leads to {now} now: nothing is given",
                 "look who changed it, then run the command again",
             )
-    refused = give(source, settings, chosen)
-    if refused:
-        raise UsageError(f"{server} is given nothing: {refused[server]}", "correct that, and run the command again")
-    print_given(chosen)
+    give_or_refuse(source, settings, chosen)
 
 
 def _shrink(source: Source, settings: Settings, server: str, days: int, *, apply: bool, json: bool, yes: bool) -> None:

@@ -8,7 +8,7 @@ more than what is so outside: a path that exists, a host that is not reachable.
 import os
 import re
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import islice
 from typing import Final
@@ -276,20 +276,32 @@ class Denial(msgspec.Struct, frozen=True):
         )
 
 
-def find_denial(error: str, confinement: Confinement) -> Denial | None:
+def find_denial(error: str, confinement: Confinement, given: Iterable[str] = ()) -> Denial | None:
     """Return the first path in a tool's error that its process was denied, and that its user may grant; or a host.
 
-    Return None if the error names neither, or only what `allow` refuses or what holds keys. A host is a whole name, and
-    missing in a list of hosts: an address could be one of the user's network.
+    If the error names neither, then the first of the paths that the tool was `given`. Return None if there is none, or
+    only what `allow` refuses or what holds keys. A host is a whole name, and missing in a list of hosts: an address
+    could be one of the user's network.
     """
-    outside = _outside_of(confinement)
-    for path, is_refused_write in islice(_paths_in(error[-MAX_TEXT:], outside), MAX_PATHS):
+    outside, text = _outside_of(confinement), error[-MAX_TEXT:]
+    paths = ((_outside(path, outside), False) for path in given if path.isprintable())
+    return (
+        _denied_path(_paths_in(text, outside), outside) or _denied_host(text, outside) or _denied_path(paths, outside)
+    )
+
+
+def _denied_path(paths: Iterable[tuple[str, bool]], outside: Outside) -> Denial | None:
+    for path, is_refused_write in islice(paths, MAX_PATHS):
         if is_refused_write:
             # Named by itself, a part of `.git` would be open with its hooks and settings; a work tree's stay closed.
             path = path.partition("/.git/")[0].removesuffix("/.git")  # noqa: PLW2901
         if (need := _denied(path, outside, is_refused_write=is_refused_write)) is not None:
             return Denial(need, path if path.isprintable() and outside.exists(path) else need.path)
-    for host, port in islice(_named_hosts(error[-MAX_TEXT:]), MAX_PATHS):
+    return None
+
+
+def _denied_host(text: str, outside: Outside) -> Denial | None:
+    for host, port in islice(_named_hosts(text), MAX_PATHS):
         with suppress(ValueError):
             entry = str(parse_destination(f"{host}:{port}"))
             is_listed = not isinstance(outside.network, tuple) or entry in outside.network

@@ -37,6 +37,9 @@ from .pipe import READ_BYTES, ServerPipe
 
 LAST_WORDS_S: Final = 0.2  # how long the pipes of a server that has ended are still read
 
+MAX_PATH_CHARS: Final = 1024
+"""Of a path among the arguments of a call; of a longer one no hint is given."""
+
 EXIT_AFTER_EOF_S: Final = 1.0
 """How long a server that closed its stdout may take to exit before it is said to have hung up alive."""
 
@@ -266,8 +269,7 @@ class ServerProcess:
 
     def _denial(self, error: str, arguments: bytes) -> Denial | None:
         """Return what was denied to a call that failed, by the error's words; else by the paths that it was given."""
-        confinement = self._process.confinement
-        return find_denial(error, confinement) or find_denial("\n".join(_paths_of(arguments)), confinement)
+        return find_denial(error, self._process.confinement, _paths_of(arguments))
 
     def _hint_about(self, denial: Denial) -> str:
         """Return the hint for the caller; tell the supervisor and the log of it unless they were just told the same."""
@@ -303,12 +305,12 @@ class ServerProcess:
 
 
 def _paths_of(arguments: bytes) -> Iterator[str]:
-    """Yield, in quotes, what a call was given that is a path and nothing else."""
+    """Yield what a call was given that is a path and nothing else."""
     try:
         given = msgspec.json.decode(arguments or b"{}", type=dict[str, object])
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return
     for value in given.values():
         for each in value if isinstance(value, list) else (value,):
-            if isinstance(each, str) and each.startswith(("/", "~/")):
-                yield f'"{each}"'
+            if isinstance(each, str) and each.startswith(("/", "~/")) and len(each) <= MAX_PATH_CHARS:
+                yield each

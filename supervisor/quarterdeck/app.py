@@ -17,6 +17,7 @@ from typing import Final
 
 import msgspec
 
+from quarterdeck.common.events import Bus, ServerChanged, TrustChanged
 from quarterdeck.common.shielding import carried_through, made_in_thread
 from quarterdeck.common.tool_names import NATIVE_NAMES
 from quarterdeck.config.places.paths import seals_dir, state_dir
@@ -65,12 +66,14 @@ class Shared(msgspec.Struct, frozen=True):
         servers: those that more than one has.
         common: what is decided and recorded once.
         logins: those under way, by the names that they are kept under.
+        bus: hears what happens in each of them.
     """
 
     recorder: LedgerWriter
     servers: SharedServers = msgspec.field(default_factory=SharedServers)
     common: CommonRecord = msgspec.field(default_factory=CommonRecord)
     logins: dict[str, OpenLogin] = {}
+    bus: Bus = msgspec.field(default_factory=Bus)
 
 
 @asynccontextmanager
@@ -83,6 +86,8 @@ async def open_quarterdeck(
     shared: Shared | None = None,
     hand_over: HandOver | None = None,
     sealing: SealingOf | None = None,
+    deck: str = "",
+    bus: Bus | None = None,
 ) -> AsyncIterator[Product]:
     """Start what the settings name, without waiting for it; at the end stop it all, and wait for that.
 
@@ -94,6 +99,8 @@ async def open_quarterdeck(
         shared: with the other products of this process; None for one that is alone.
         hand_over: passes this product's records to the process that writes the ledger; None to keep them in memory.
         sealing: seals the packages of servers; None to take those that the ledger names, from the user's own seals.
+        deck: the key of its deck, for events.
+        bus: hears what happens here; None for that of `shared`, or for nobody.
 
     Raises:
         LeaseHeldError: another process writes the ledger, and we must.
@@ -102,6 +109,7 @@ async def open_quarterdeck(
         OSError: one cannot be made.
     """
     common = shared.common if shared is not None else CommonRecord()
+    bus = bus or (shared.bus if shared is not None else Bus())
     async with AsyncExitStack() as stack:
         runtime = await Runtime.acquire(settings.digest)
         stack.push_async_callback(carried_through, runtime.release)
@@ -128,7 +136,7 @@ async def open_quarterdeck(
         def redact(text: str) -> str:
             return product.redact(text)  # made below
 
-        calls = CallLog(writes.record_calls, programs, redact)
+        calls = CallLog(writes.record_calls, programs, redact, bus, deck)
         # After the fleet, which ends calls when it is torn down.
         stack.push_async_callback(carried_through, calls.close)
 
@@ -220,6 +228,17 @@ async def open_quarterdeck(
         if product.decks is not None:
             stack.push_async_callback(carried_through, product.decks.close)
         approvals.start()
+
+        def tell_server(server: str) -> None:
+            if bus.is_heard and (status := product.status_of(server)) is not None:
+                bus.tell(ServerChanged(deck, server, status.phase, status.restarts))
+
+        def tell_trust(server: str) -> None:
+            if bus.is_heard:
+                bus.tell(TrustChanged(deck, server))
+
+        stack.callback(fleet.watch_each(tell_server))
+        stack.callback(approvals.watch_each(tell_trust))
         if serves:
             product.schedule.follow(approvals.watch_each)
             stack.callback(product.schedule.close)

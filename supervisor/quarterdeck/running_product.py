@@ -106,6 +106,7 @@ class Product:
         write_calls: Callable[[], Awaitable[None]] = _write_nothing,
     ) -> None:
         self._take(settings)
+        self._note = note
         self._warm_up = warm_up
         self._common = common or CommonRecord()
         self._lock = lock
@@ -269,6 +270,7 @@ class Product:
             on_opened=self._begin_session,
             on_ended=self._end_session,
             programs=self.programs,
+            note=partial(self._note, "", ""),
         )
 
     def _begin_session(self, client: str) -> None:

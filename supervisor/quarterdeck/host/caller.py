@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 from msgspec import Raw
 
+from quarterdeck.common.events import DirectWay
 from quarterdeck.fleet.workers.requests import refuse
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault, ReplyError
 from quarterdeck_protocol.mcp.jsonrpc import METHOD_NOT_FOUND
@@ -71,7 +72,7 @@ class Caller(msgspec.Struct, frozen=True):
         content, client = self.content, self.client
         if client.is_searched:
             if request.name == SEARCH_TOOLS:
-                return RunningCall(SEARCH_TOOLS, partial(self._search, request), deliver)
+                return RunningCall(SEARCH_TOOLS, partial(self._search, request), deliver, partial(self._note, request))
             if isinstance(called := unwrapped(request), ProtocolFault):
                 return refuse(deliver, called)
             request = called
@@ -96,7 +97,7 @@ class Caller(msgspec.Struct, frozen=True):
             if begun is not None:
                 return begun
         if is_call:
-            return RunningCall(request.name, partial(self._run_native, request), deliver)
+            return RunningCall(request.name, partial(self._run_native, request), deliver, partial(self._note, request))
         return refuse(deliver, _unknown_method(request.method))
 
     def asking(self, request: Request) -> Client:
@@ -193,6 +194,10 @@ class Caller(msgspec.Struct, frozen=True):
         takes_structures = request.is_modern or knows_structures(request.version)
         async with self._deck(request) as box:
             return await native_end(box, call, token, takes_structures=takes_structures)
+
+    def _note(self, request: Request, took_s: float, end: CallEnd | None) -> None:
+        way = DirectWay(request.method, request.is_modern)
+        self.content.note(request.name, took_s, end, self.client, way)
 
     async def _search(self, request: Request, token: CancelToken) -> CallEnd:
         content = self.content

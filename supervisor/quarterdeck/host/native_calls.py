@@ -4,6 +4,7 @@ import asyncio
 import json
 import logging
 from collections.abc import Awaitable, Callable
+from time import monotonic
 
 import msgspec
 
@@ -20,14 +21,23 @@ _log = logging.getLogger("quarterdeck.host")
 class RunningCall:
     """Work of this process that ends as a call does; a `PendingCall`."""
 
-    def __init__(self, name: str, work: Callable[[CancelToken], Awaitable[CallEnd]], deliver: Deliver) -> None:
+    def __init__(
+        self,
+        name: str,
+        work: Callable[[CancelToken], Awaitable[CallEnd]],
+        deliver: Deliver,
+        note: Callable[[float, CallEnd | None], None],
+    ) -> None:
         """Begin it in a task of its own.
 
         Args:
             name: of what is called, for the log.
             work: gives the end; its token is switched when the call is given up, and its task cancelled.
             deliver: takes the end.
+            note: then takes how long it took, seconds, and the end; None if the call was given up.
         """
+        self._note = note
+        self._began = monotonic()
         self._name = name
         self._deliver: Deliver | None = deliver
         self._token = CancelToken()
@@ -35,6 +45,8 @@ class RunningCall:
 
     def cancel(self, reason: str = "") -> Delivery:  # noqa: ARG002 - a native tool is told no reason
         """See `PendingCall`."""
+        if self._deliver is not None:
+            self._note(monotonic() - self._began, None)
         self._deliver = None
         self._token.cancel()
         self._task.cancel()
@@ -50,8 +62,10 @@ class RunningCall:
         except Exception as error:
             _log.exception("the tool %s raised", self._name)
             end = wire_of(text_result(str(error) or type(error).__name__, is_error=True))
-        if self._deliver is not None:
-            self._deliver(end)
+        deliver, self._deliver = self._deliver, None
+        if deliver is not None:
+            deliver(end)
+            self._note(monotonic() - self._began, end)
 
 
 async def native_end(box: ToolBox, call: ToolCall, token: CancelToken, *, takes_structures: bool = True) -> WireResult:

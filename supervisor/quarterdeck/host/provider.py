@@ -18,7 +18,7 @@ from quarterdeck_protocol.offers import OfferSource
 from quarterdeck_protocol.tools import Client, ToolBox, as_source
 
 from .budget.kept_results import KeptResults
-from .offers.content import Content
+from .offers.content import Content, NoteNative
 from .offers.decks import Decks
 from .offers.groups import LiveGroups
 from .program_names import ProgramNames
@@ -153,6 +153,7 @@ def create_provider_host(
     on_opened: Callable[[str], None] = lambda _: None,
     on_ended: Callable[[str], None] = lambda _: None,
     programs: ProgramNames | None = None,
+    note: NoteNative = lambda *_: None,
 ) -> ProviderHostImpl:
     """A provider host over `box`.
 
@@ -170,6 +171,7 @@ def create_provider_host(
         on_opened: told the key of each client's session that will end.
         on_ended: told it when it has.
         programs: keeps the names by which clients introduce themselves.
+        note: takes the ends of native tools' calls.
     """
     info = info or ProviderHostInfo()
     return ProviderHostImpl(
@@ -187,6 +189,7 @@ def create_provider_host(
             logins=logins,
             on_opened=on_opened,
             on_ended=on_ended,
+            note=note,
             programs=programs if programs is not None else ProgramNames(),
         )
     )

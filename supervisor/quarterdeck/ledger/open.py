@@ -22,6 +22,7 @@ from typing import Final, TypeVar
 import anyio
 import msgspec
 
+from quarterdeck.common.events import Bus, CallEnded, CallWay
 from quarterdeck.common.file_changes import replace_file
 from quarterdeck.common.shielding import made_in_thread
 from quarterdeck.config.places.paths import UnsafePathError, make_private_dir
@@ -32,6 +33,7 @@ from quarterdeck.ledger.store.lease import DAEMON, Holder, Lease, LeaseHeldError
 from quarterdeck.ledger.store.queries import CallRow
 from quarterdeck.ledger.store.reader import LedgerReader
 from quarterdeck.ledger.store.store import LedgerStore
+from quarterdeck_protocol.faults import Delivery
 from quarterdeck_protocol.tools import CallEnd, Client, WireResult
 
 from .errors import LedgerError, LedgerWriteError, MissingLedgerError
@@ -301,8 +303,10 @@ MAX_DENIED_CHARS: Final = 1_100
 
 
 class CallLog:
-    """Rows of the calls of one process, from the event loop; `keep` takes a batch, `programs` has the unverified names
-    that clients gave themselves, by their keys, and `redact` takes secrets out of a text.
+    """Rows of the calls of one deck, from the event loop, and the events that tell of them.
+
+    `keep` takes a batch, `programs` has the unverified names that clients gave themselves, by their keys, `redact`
+    takes secrets out of a text, and `deck` is the deck's key.
     """
 
     def __init__(
@@ -310,7 +314,11 @@ class CallLog:
         keep: Callable[[Sequence[CallRow]], Awaitable[None]],
         programs: Mapping[str, str],
         redact: Callable[[str], str] = str,
+        bus: Bus | None = None,
+        deck: str = "",
     ) -> None:
+        self._bus = bus or Bus()
+        self._deck = deck
         self._keep = keep
         self._programs = programs
         self._redact = redact
@@ -319,11 +327,25 @@ class CallLog:
         self._flushing: asyncio.Task[None] | None = None
         self._keeping = asyncio.Lock()
 
-    def note(self, scope: str, server: str, tool: str, duration_s: float, end: CallEnd | None, client: Client) -> None:
-        """Record the end of a client's call; `end` is None if its caller gave up."""
-        rows = self._rows
-        if len(rows) >= MAX_WAITING:
+    def note(
+        self,
+        scope: str,
+        server: str,
+        tool: str,
+        duration_s: float | None,
+        end: CallEnd | None,
+        client: Client,
+        way: CallWay | None = None,
+    ) -> None:
+        """Record the end of a client's call, and tell of it; `end` is None if its caller gave up.
+
+        A call that no server began (`duration_s` is None), or of a native tool (`server` is empty), has no row.
+        """
+        rows, has_row = self._rows, bool(server) and duration_s is not None
+        if has_row and len(rows) >= MAX_WAITING:
             self._dropped += 1
+            has_row = False
+        if not (has_row or self._bus.is_heard):
             return
         if isinstance(end, WireResult):
             outcome, fault, size = "error" if end.is_error else "ok", "", len(end.body)
@@ -331,11 +353,38 @@ class CallLog:
             outcome, fault, size = "cancelled", "", 0
         else:
             outcome, fault, size = "fault", end.code or str(end.kind), 0
-        # To the microsecond, and not by `round`, which is slow (measured).
-        took_ms, program = int(duration_s * 1_000_000) / 1000, self._programs.get(client.key, "")
+        took_s, program = duration_s or 0.0, self._programs.get(client.key, "")
         denied = end.denied if end is not None else ""
         if denied and (len(denied) > MAX_DENIED_CHARS or self._redact(denied) != denied):
             denied = ""  # no path that could be granted
+        if self._bus.is_heard and way is not None:
+            if end is None:
+                delivery = Delivery.UNKNOWN
+            else:
+                delivery = Delivery.ANSWERED if isinstance(end, WireResult) else end.delivery
+            event = CallEnded(
+                deck=self._deck,
+                server=server,
+                tool=tool,
+                method=way.method,
+                outcome=outcome,
+                code=fault,
+                delivery=delivery,
+                queued_s=way.queued_s,
+                woke_s=way.woke_s,
+                took_s=took_s,
+                client=client.name,
+                program=program,
+                era="modern" if way.is_modern else "legacy",
+                transport="pipe" if client.is_local else "tcp",
+                denied=denied,
+                bytes=size,
+            )
+            self._bus.tell(event)
+        if not has_row:
+            return
+        # To the microsecond, and not by `round`, which is slow (measured).
+        took_ms = int(took_s * 1_000_000) / 1000
         rows.append(
             CallRow(audit_time(), scope, server, tool, outcome, fault, took_ms, size, client.name, program, denied)
         )

@@ -11,6 +11,7 @@ from functools import partial
 from time import monotonic
 from typing import Final
 
+from quarterdeck.common.events import CallWay
 from quarterdeck.common.run_options import of_run
 from quarterdeck.common.watchers import Told, wait_until
 from quarterdeck.config.load.origin import Standing
@@ -46,9 +47,8 @@ from .server_call import ServerCall
 WAIT_S: Final = 10.0
 """How long a call waits for a server that is installing."""
 
-Note = Callable[[str, str, str, float, CallEnd | None, Client], None]
-"""Takes the scope and the id of a server, a tool's own name, how long its call took (seconds), how that ended (None for
-a caller who gave up), and who called."""
+Note = Callable[[str, str, str, float | None, CallEnd | None, Client, CallWay], None]
+"""See `CallLog.note`."""
 
 _READY: Final = EndpointPhase.READY
 _BEFORE_READY: Final = frozenset({EndpointPhase.IDLE, EndpointPhase.CONNECTING})
@@ -184,7 +184,10 @@ class DeckServer(LiveEndpoint):
             limit_s = min(limit_s, request.timeout_s)
         call = ServerCall(self, queue, request, deliver, now, noted, tool, other)
         refused = queue.add(request.client.key, call, size_bytes, now + limit_s)
-        return call if refused is None else refuse(deliver, self.with_words(refused))
+        if refused is None:
+            return call
+        self.note(noted, None, refused, request.client, call)
+        return refuse(deliver, self.with_words(refused))
 
     def find(self, tool: str | None, other: Wish = NOTHING) -> ServerEndpointImpl | ProtocolFault | None:
         """Where this tool may be called at this moment, or, for None, the `other` request be made, or why not; None

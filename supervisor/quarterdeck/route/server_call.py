@@ -48,6 +48,7 @@ class ServerCall(Struct, eq=False):
         noted: what the table of calls has of it.
         tool: the name of the tool that it calls; None of any other request.
         other: what another request is for, as trust knows it.
+        turn_at: when it began to wait for its server; None of a call whose server was ready.
         began: when an endpoint took it; None before that and once it has been noted.
     """
 
@@ -59,6 +60,7 @@ class ServerCall(Struct, eq=False):
     noted: str
     tool: str | None = None
     other: Wish = NOTHING
+    turn_at: float | None = None
     began: float | None = None
     _pending: PendingCall | None = None
     _waiting: asyncio.Task[None] | None = None
@@ -88,6 +90,28 @@ class ServerCall(Struct, eq=False):
         left_s = self.left_s
         return left_s if left_s is not None else self._server.config.call_timeout_s - (monotonic() - self.asked_at)
 
+    # See `CallWay`
+
+    @property
+    def method(self) -> str:
+        """The MCP method."""
+        return self.request.method if isinstance(self.request, RawRequest) else "tools/call"
+
+    @property
+    def is_modern(self) -> bool:
+        """Whether its client speaks 2026-07-28."""
+        return self.request.is_modern
+
+    @property
+    def queued_s(self) -> float:
+        """How long it waited for its turn."""
+        return (self.turn_at or self.began or monotonic()) - self.asked_at
+
+    @property
+    def woke_s(self) -> float:
+        """How long it then waited for its server."""
+        return (self.began or monotonic()) - self.turn_at if self.turn_at is not None else 0.0
+
     # On its way
 
     def start(self) -> None:
@@ -112,6 +136,8 @@ class ServerCall(Struct, eq=False):
     ) -> None:
         """Wait in a task of its own until its server is found, and go on there; the wait has an end in any case."""
         self.queue.wait_for_start(self)
+        if self.turn_at is None:
+            self.turn_at = monotonic()
 
         async def wait() -> None:
             found = await find()
@@ -178,8 +204,10 @@ class ServerCall(Struct, eq=False):
         now = monotonic()
         self.queue.leave(self, now if isinstance(end, WireResult) else None)
         if self.began is not None:
-            self._server.note(self.noted, now - self.began, end, self.request.client)
+            self._server.note(self.noted, now - self.began, end, self.request.client, self)
             self.began = None
+        elif isinstance(end, ProtocolFault):
+            self._server.note(self.noted, None, end, self.request.client, self)
 
     @property
     def _is_state_of_task(self) -> bool:

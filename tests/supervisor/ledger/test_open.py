@@ -7,8 +7,10 @@ from pathlib import Path
 
 import anyio
 import pytest
+from msgspec.structs import replace
 from support.ledger.ledgers import AT, Clock, approved, digest_of, documents_of, enrolled, opened
 
+from quarterdeck.common.events import Bus, CallEnded, DirectWay
 from quarterdeck.ledger.errors import LedgerWriteError, UnsafeLedgerError
 from quarterdeck.ledger.open import MAX_DENIED_CHARS, MAX_QUEUED, MAX_WAITING, CallLog, LedgerWriter, visiting
 from quarterdeck.ledger.store.lease import Lease, ledger_dir
@@ -203,6 +205,48 @@ async def test_every_end_of_a_call_is_noted_with_what_it_cost() -> None:
     assert [row.client for row in kept] == ["ci", "", "", "", ""]
     assert [row.program for row in kept] == ["editor", "", "", "", ""]
     assert kept[0].at.endswith("Z")
+
+
+async def test_listeners_are_told_of_each_end_also_of_calls_that_have_no_row() -> None:
+    """Metrics would not count what was refused, or what native tools did."""
+    kept: list[CallRow] = []
+
+    async def keep(rows: Sequence[CallRow]) -> None:
+        kept.extend(rows)
+
+    bus = Bus()
+    log = CallLog(keep, {"1": "editor"}, bus=bus, deck="d")
+    busy = ProtocolFault.not_sent(FaultKind.TOOL_ERROR, "no", "busy")
+    with bus.subscribe() as heard:
+        way = DirectWay("tools/call", is_modern=True, queued_s=0.5, woke_s=2.0)
+        log.note("user", "fs", "read", 0.25, WireResult(b"{}", "x"), Client("ci", "1", is_local=True), way)
+        log.note("user", "fs", "read", None, busy, ANONYMOUS, way)
+        log.note("", "", "bash", 0.1, None, ANONYMOUS, way)
+    log.note("", "", "bash", 0.1, None, ANONYMOUS, way)
+    await log.close()
+    assert [(row.server, row.outcome) for row in kept] == [("fs", "ok")]
+    first, refused, native = heard.take()
+    assert isinstance(first, CallEnded)
+    assert replace(first, at=1.0) == CallEnded(
+        at=1.0,
+        deck="d",
+        server="fs",
+        tool="read",
+        method="tools/call",
+        outcome="ok",
+        delivery="answered",
+        queued_s=0.5,
+        woke_s=2.0,
+        took_s=0.25,
+        client="ci",
+        program="editor",
+        era="modern",
+        bytes=2,
+    )
+    assert isinstance(refused, CallEnded)
+    assert (refused.outcome, refused.code, refused.delivery) == ("fault", "busy", "not_sent")
+    assert isinstance(native, CallEnded)
+    assert (native.server, native.outcome, native.delivery, native.transport) == ("", "cancelled", "unknown", "tcp")
 
 
 async def test_a_denied_path_is_noted_with_its_call_unless_it_is_endless_or_holds_a_secret() -> None:

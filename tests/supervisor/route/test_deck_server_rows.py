@@ -39,7 +39,7 @@ async def test_how_a_call_ends_is_noted_with_its_scope_and_server(at: Bench) -> 
     ends: list[CallEnd] = []
     server.begin(RawCall("a", b"{}"), ends.append)
     await at.until(lambda: bool(ends))
-    [(scope, server_id, tool, took_s, end, client)] = notes
+    [(scope, server_id, tool, took_s, end, client, _)] = notes
     assert (scope, server_id, tool, end, client) == (at.approvals.rows[0].scope, "fs", "a", ends[0], Client())
     assert isinstance(took_s, float)
 

@@ -278,13 +278,29 @@ async def test_a_call_begins_when_its_server_is_there_and_is_cancelled_there_fro
 
 
 async def test_a_call_whose_server_never_comes_ends_with_why() -> None:
-    """Its caller would wait for ever."""
+    """Its caller would wait for ever, and nobody who looks at calls hear of it."""
     waiting = Waiting()
     waiting.found = ProtocolFault.not_sent(FaultKind.NOT_CONNECTED, "fs is faulted", "not_connected")
     waiting.is_found.set()
     await turns()
     assert waiting.told == [waiting.found]
-    assert waiting.server.steps == ["left"]
+    assert waiting.server.steps == ["left", ("noted", waiting.found)]
+
+
+async def test_a_call_knows_what_it_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A slow start would be taken for a busy server, or either for a slow tool."""
+    now = [ASKED_AT + 3.0]
+    monkeypatch.setattr(module, "monotonic", lambda: now[0])
+    waiting = Waiting()
+    now[0] += 2.0
+    assert (waiting.call.queued_s, waiting.call.woke_s) == (3.0, 2.0), "though it has not begun yet"
+    waiting.is_found.set()
+    await turns()
+    now[0] += 5.0
+    assert (waiting.call.queued_s, waiting.call.woke_s) == (3.0, 2.0)
+    at_once = call_of(PlayedServer())
+    at_once.begin_on(PlayedEndpoint())  # type: ignore[arg-type]
+    assert (at_once.queued_s, at_once.woke_s) == (10.0, 0.0)
 
 
 async def test_a_call_that_is_given_up_while_it_waits_never_begins() -> None:

@@ -316,7 +316,7 @@ async def _open_deck(
         _log.warning("%s", warning)
     lock = read_lock(request.lock_file)
     async with (
-        open_quarterdeck(settings, serves=True, lock=lock, shared=shared) as product,
+        open_quarterdeck(settings, serves=True, lock=lock, shared=shared, deck=current_deck.get()) as product,
         open_control(product, current_name.get()),
         following(product, partial(read_request, request, environ), log.withhold),
     ):

@@ -6,6 +6,7 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from quarterdeck.common.events import CallWay
 from quarterdeck.host.asks.parked import Parking
 from quarterdeck.host.budget.cutting import chars_within
 from quarterdeck.host.budget.kept_results import KeptResults
@@ -13,7 +14,7 @@ from quarterdeck.host.program_names import ProgramNames
 from quarterdeck.host.search.tool_search import MAX_ANSWER_BYTES, ToolSearch
 from quarterdeck_protocol.mcp.server.methods import EVERYTHING, TOOLS_ONLY
 from quarterdeck_protocol.offers import OfferSource
-from quarterdeck_protocol.tools import CancelToken, Client, ToolDescriptor, ToolSource
+from quarterdeck_protocol.tools import CallEnd, CancelToken, Client, ToolDescriptor, ToolSource
 
 from .decks import Decks
 from .groups import LiveGroups
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
 
 DEBOUNCE_S: Final = 0.1
 """After a change was told, those of so long are told together: a fleet that starts changes once per server."""
+
+NoteNative = Callable[[str, float | None, CallEnd | None, Client, CallWay], None]
+"""As `CallLog.note`, without scope and server."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -47,6 +51,7 @@ class Content:
         logs: the requests that asked for log lines.
         parking: the calls of clients of 2026-07-28 that wait for an answer to what a server asked.
         programs: the names by which clients introduce themselves.
+        note: takes the end of each call of a native tool: its name, seconds, end, client and way.
         has_settled: whether `settled` has been awaited.
         catalog: the tools as they are shown.
         search: finds tools for clients that are shown no others.
@@ -62,6 +67,7 @@ class Content:
     on_opened: Callable[[str], None] = lambda _: None
     on_ended: Callable[[str], None] = lambda _: None
     programs: ProgramNames = field(default_factory=ProgramNames)
+    note: NoteNative = lambda *_: None
     offers: OfferSource | None = None
     groups: LiveGroups = field(default_factory=lambda: LiveGroups({}))
     results: KeptResults | None = None

@@ -171,6 +171,7 @@ class _ServerConfig(FrozenModel):
         idle_stop_s: seconds without a request after which one that is started on call is stopped although clients
             are connected that called it; None to wait until they have left.
         ask: what becomes of what it asks its callers.
+        required: whether what serves it counts as ready only once it can be called.
     """
 
     id: str
@@ -179,6 +180,7 @@ class _ServerConfig(FrozenModel):
     idle_stop_s: float | None = Field(default=None, gt=0, le=86_400)
     trust: TrustMode = TrustMode.BASELINE
     ask: AskMode = AskMode.LABEL
+    required: bool = False
     protocol: Revision | None = None
     restart: RestartPolicy = RestartPolicy()
     tools: ToolFilter = ToolFilter()

@@ -4,7 +4,7 @@
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
@@ -27,6 +27,7 @@ from quarterdeck.fleet.fleet import ServerFleetImpl, SupervisedFleet
 from quarterdeck.fleet.session_servers import SessionServers
 from quarterdeck.fleet.sleep_schedule import SleepSchedule
 from quarterdeck.host.budget.kept_results import KeptResults
+from quarterdeck.host.http.readiness import Obstacle, Unready
 from quarterdeck.host.offers.groups import LiveGroups
 from quarterdeck.host.program_names import ProgramNames
 from quarterdeck.login.broker import LoginBroker, LoginPlace, OpenLogin
@@ -214,6 +215,21 @@ class Product:
         running = self.fleet.status()
         rows = {each.config.id: running.get(each.config.id) or each.status() for each in self.servers.endpoints()}
         return MappingProxyType(rows | self._broken)
+
+    def unready(self) -> Iterator[Unready]:
+        """Yield the servers whose rows say `required`, and that would not be called now."""
+        required = {config.id for config in self.settings.servers if config.required}
+        required |= {row.id for row in self.settings.broken if row.is_required}
+        for server in sorted(required):
+            status = self.status_of(server)
+            if status is None or status.phase is EndpointPhase.READY or status.is_asleep:
+                continue
+            if (fault := status.fault) is not None and status.phase is EndpointPhase.FAULTED:
+                yield Unready(
+                    Obstacle.SERVER_FAILED, server, "; ".join(filter(None, (fault.message, self.fix_of(server))))
+                )
+            else:
+                yield Unready(Obstacle.SERVER_STARTING, server)
 
     def words_of(self, server: str) -> str:
         """Return the words by which a command finds this server; every fix that names it uses them."""

@@ -2,11 +2,15 @@
 
 import asyncio
 import logging
+import math
 from collections.abc import Iterator, Mapping
 from contextlib import AsyncExitStack, closing
 from typing import Final
 
+from quarterdeck.config.places.paths import state_dir
+from quarterdeck.host.http.admission import USER_DECK
 from quarterdeck.host.http.http_host import HttpHost, NoHostError
+from quarterdeck.host.http.readiness import Obstacle, Unready, ledger_obstacles
 from quarterdeck.host.http.serve import HttpFace
 
 from .deck_names import DeckNamesError
@@ -34,6 +38,10 @@ class HttpDecks:
         self._taken: dict[str, _TakenDeck] = {}
         self._owners: set[asyncio.Task[None]] = set()
         self._is_closed = False
+        self._failure: NoHostError | None = None
+        """Why the user's own deck could not be served when it was last wanted."""
+        self._next_look = 0.0
+        """When `unready` opens that deck; once it has served, clients alone do."""
 
     def __iter__(self) -> "Iterator[tuple[Deck, HttpHost]]":
         """Iterate over the decks that are open for HTTP clients."""
@@ -52,11 +60,28 @@ class HttpDecks:
         if taken is None or (taken.opened.done() and not taken.serves):
             if self._is_closed:
                 raise NoHostError(503, "the daemon is about to end")
-            taken = self._taken[deck] = _TakenDeck()
-            owner = asyncio.create_task(self._own(deck, taken), name=f"HTTP deck {deck}")
-            self._owners.add(owner)
-            owner.add_done_callback(self._owners.discard)
+            taken = self._take_up(deck)
         return await asyncio.shield(taken.opened)
+
+    def unready(self) -> Iterator[Unready]:
+        """See `Hosts`. Judges the user's own deck alone, and opens it at the first look, and again after a failure."""
+        yield from ledger_obstacles(state_dir())
+        now, taken = asyncio.get_running_loop().time(), self._taken.get(USER_DECK)
+        if taken is None and now >= self._next_look and not self._is_closed:
+            self._next_look, taken = math.inf, self._take_up(USER_DECK)
+        if self._failure is not None:
+            yield Unready(Obstacle.DECK_FAILED, USER_DECK, str(self._failure))
+        elif taken is not None and not taken.opened.done():
+            yield Unready(Obstacle.DECK_OPENING, USER_DECK)
+        elif taken is not None and taken.deck is not None and (served := taken.deck.opened) is not None:
+            yield from served.product.unready()
+
+    def _take_up(self, deck: str) -> "_TakenDeck":
+        taken = self._taken[deck] = _TakenDeck()
+        owner = asyncio.create_task(self._own(deck, taken), name=f"HTTP deck {deck}")
+        self._owners.add(owner)
+        owner.add_done_callback(self._owners.discard)
+        return taken
 
     async def close(self) -> None:
         """See `Hosts`."""
@@ -76,6 +101,8 @@ class HttpDecks:
                 await self._serve(taken, deck, served, self._face.host(stack.enter_context(closing(shown))))
         except Exception as error:
             refused = self._refused(name, error)
+            if name == USER_DECK:
+                self._failure, self._next_look = refused, asyncio.get_running_loop().time() + LOOK_S
             if taken.opened.done():
                 _log.warning("the deck %s ended for its HTTP clients: %s", name, refused)
             else:
@@ -96,9 +123,13 @@ class HttpDecks:
         try:
             await host.ready()
             taken.opened.set_result(host)
+            if deck.name == USER_DECK:
+                self._failure, self._next_look = None, math.inf
             unused_s = 0.0
             while not (await asyncio.wait([running], timeout=LOOK_S))[0]:
-                unused_s = unused_s + LOOK_S if host.is_idle else 0.0
+                # What must run is looked at as long as the daemon listens.
+                is_unused = host.is_idle and not any(config.required for config in served.product.settings.servers)
+                unused_s = unused_s + LOOK_S if is_unused else 0.0
                 if unused_s >= IDLE_S:
                     host.end()
         finally:

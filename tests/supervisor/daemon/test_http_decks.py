@@ -18,6 +18,7 @@ from quarterdeck.daemon.http_decks import HttpDecks
 from quarterdeck.daemon.messages import ServeRequest
 from quarterdeck.host.http.http_host import HttpHost
 from quarterdeck.host.http.options import HttpOptions
+from quarterdeck.host.http.readiness import Obstacle, Unready
 from quarterdeck.host.http.serve import HttpFace, NoHostError
 from quarterdeck.host.provider import ProviderHostImpl, create_provider_host
 
@@ -26,6 +27,10 @@ class FakeProduct:
     """Serves nothing."""
 
     settings = Settings()
+    obstacles: tuple[Unready, ...] = ()
+
+    def unready(self) -> tuple[Unready, ...]:
+        return self.obstacles
 
     def create_host(self, **_: Any) -> ProviderHostImpl:
         return create_provider_host(LiveBox())
@@ -157,6 +162,36 @@ async def test_who_asks_for_what_cannot_be_served_is_told_why(
         assert says in str(told.value)
     lab.failure = None
     assert await lab.http.find("user") is not None
+
+
+async def test_the_first_look_at_readiness_opens_the_own_deck_and_no_later_one_does(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A required server would be judged only once a client has come; or a watchdog keep every server from its end."""
+    monkeypatch.setattr(http_decks, "ledger_obstacles", lambda _: ())
+    monkeypatch.setattr(http_decks, "LOOK_S", 0.01)
+    monkeypatch.setattr(http_decks, "IDLE_S", 0.02)
+    opening = [Unready(Obstacle.DECK_OPENING, "user")]
+    assert list(lab.http.unready()) == list(lab.http.unready()) == opening
+    await lab.http.find("user")
+    lab.opened[0].product.obstacles = (Unready(Obstacle.SERVER_FAILED, "s"),)
+    assert list(lab.http.unready()) == [Unready(Obstacle.SERVER_FAILED, "s")]
+    await until(lambda: not len(lab.decks))
+    assert list(lab.http.unready()) == []
+    assert len(lab.opened) == 1
+
+
+async def test_a_deck_that_cannot_be_opened_is_not_ready_until_it_can(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A daemon with a broken file would get the requests of all clients; or none, after the file is mended."""
+    monkeypatch.setattr(http_decks, "ledger_obstacles", lambda _: ())
+    monkeypatch.setattr(http_decks, "LOOK_S", 0.0)
+    lab.failure = RefusalError(2, "it is broken", "mend it")
+    await until(lambda: [each.kind for each in lab.http.unready()] == [Obstacle.DECK_FAILED])
+    assert "it is broken; mend it" in next(iter(lab.http.unready())).why
+    lab.failure = None
+    await until(lambda: not list(lab.http.unready()))
 
 
 async def test_when_the_daemon_ends_nothing_more_is_taken_up(lab: Lab) -> None:

@@ -299,7 +299,7 @@ async def _serve(
                 else:
                     from .serve_http import serve_over_http
 
-                    serving = serve_over_http(product, host, http)
+                    serving = serve_over_http(product, host, http, has_ledger=not visits)
                 if lock is None:
                     await serving
                 else:

@@ -2,7 +2,7 @@
 
 import logging
 import shlex
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from quarterdeck.config.settings import Settings
     from quarterdeck.daemon.messages import ServeRequest
     from quarterdeck.host.http.options import HttpOptions
+    from quarterdeck.host.http.readiness import Unready
     from quarterdeck.host.provider import ProviderHostImpl
     from quarterdeck.running_product import Product
 
@@ -112,10 +113,13 @@ def _check_networks(settings: "Settings", port: int) -> None:
         )
 
 
-async def serve_over_http(product: "Product", host: "ProviderHostImpl", http_plan: HttpPlan) -> None:
-    """Serve until cancelled, and announce where."""
+async def serve_over_http(
+    product: "Product", host: "ProviderHostImpl", http_plan: HttpPlan, *, has_ledger: bool
+) -> None:
+    """Serve until cancelled, and announce where. `has_ledger`: this process has to be able to write the ledger."""
     from quarterdeck.config.places.paths import state_dir_words
     from quarterdeck.host.http.admission import PATH
+    from quarterdeck.host.http.readiness import ledger_obstacles
     from quarterdeck.host.http.serve import serve_http
 
     def on_started(address: str, port: int) -> None:
@@ -130,4 +134,9 @@ async def serve_over_http(product: "Product", host: "ProviderHostImpl", http_pla
             show = shlex.join(["quarterdeck", "token", "show", *state_dir_words()])
             _log.info("clients must send the bearer token in %s: `%s` prints it", token_path(), show)
 
-    await serve_http(host, http_plan.options, started=on_started, listener=http_plan.listener)
+    def unready() -> "Iterator[Unready]":
+        if has_ledger:
+            yield from ledger_obstacles(state_dir())
+        yield from product.unready()
+
+    await serve_http(host, http_plan.options, started=on_started, listener=http_plan.listener, unready=unready)

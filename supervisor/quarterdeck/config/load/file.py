@@ -67,13 +67,15 @@ class ConfigFileError(Exception):
 class BrokenRow:
     """A server that cannot be started as it is configured.
 
-    A row without an id has its place in the file for one.  `message` and `code` are those of the first of `problems`.
+    A row without an id has its place in the file for one.  `message` and `code` are those of the first of `problems`;
+    `is_required` is what it says under `required`.
     """
 
     id: str
     message: str
     code: str
     problems: tuple[Problem, ...] = field(default=(), compare=False, repr=False)
+    is_required: bool = False
 
     @property
     def remedy(self) -> str:
@@ -279,7 +281,9 @@ class _Loading:
         self._origins[label] = Origin(self._path, row.location, self._standing, written, row.pointer, *read)
         if built is None or problems:
             first = problems[0]
-            self._broken.append(BrokenRow(label, f"{self._path}: {first}", first.code, tuple(problems)))
+            is_required = written.get("required") is True
+            broken = BrokenRow(label, f"{self._path}: {first}", first.code, tuple(problems), is_required)
+            self._broken.append(broken)
             return
         ignored = [key for key in built.ignored if key != "name" or row.name is not None or "id" in written]
         if ignored:

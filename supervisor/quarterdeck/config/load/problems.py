@@ -36,7 +36,7 @@ _EXPECTED: Final[Mapping[str, str]] = {
 _SECRETIVE: Final = frozenset({"arguments", "auth", "env", "headers"})
 """Fields of which not even a number is shown."""
 
-_BOOLEANS: Final = frozenset({"allow_remote", "internet_only", "legacy_only", "seal"})
+_BOOLEANS: Final = frozenset({"allow_remote", "internet_only", "legacy_only", "required", "seal"})
 
 _OF_ANY_KIND: Final = frozenset({"arguments"})
 """Fields whose values are for a server to judge."""

@@ -27,6 +27,9 @@ DECKS_PATH: Final = "/decks/"
 HEALTH_PATH: Final = "/healthz"
 """Where anybody may ask whether the server lives; it says nothing else."""
 
+READY_PATH: Final = "/readyz"
+"""Where anybody may ask whether requests can be served; see `readiness`."""
+
 Header = tuple[bytes, bytes]
 """A name in lower case, and a value as it was sent."""
 
@@ -94,6 +97,12 @@ class Admitted(msgspec.Struct, frozen=True):
     deck: str = ""
     group: str = ""
     granted: Sequence[str] = ()
+
+
+class ReadinessAsked(msgspec.Struct, frozen=True):
+    """The request asks for `READY_PATH`; `in_full` for one that shows the owner's token."""
+
+    in_full: bool = False
 
 
 @lru_cache(maxsize=64)
@@ -191,7 +200,7 @@ class Admission:
 
     def judge(
         self, method: str, path: str, headers: Sequence[Header], fields: Mapping[bytes, bytes], query: bytes = b""
-    ) -> HttpAnswer | Admitted:
+    ) -> HttpAnswer | Admitted | ReadinessAsked:
         """What becomes of a request with this head.
 
         Args:
@@ -203,7 +212,7 @@ class Admission:
         """
         place = _PLACE.fullmatch(path)
         if place is None or (place[1] and self._only is not None):
-            return self._not_here(method, path)
+            return self._not_here(method, path, headers)
         twice = _repeated(headers) if len(fields) < len(headers) else ()
         host = fields.get(b"host")
         if host is None or b"host" in twice or not self._is_ours(host.decode("latin-1")):
@@ -243,9 +252,16 @@ class Admission:
             client = msgspec.structs.replace(client, is_searched=True)
         return Admitted(shared, client, deck, place[2] or "", holder.groups)
 
-    def _not_here(self, method: str, path: str) -> HttpAnswer:
-        if path == HEALTH_PATH and method in {"GET", "HEAD"}:
+    def _not_here(self, method: str, path: str, headers: Sequence[Header]) -> HttpAnswer | ReadinessAsked:
+        is_look = method in {"GET", "HEAD"}
+        if path == HEALTH_PATH and is_look:
             return HttpAnswer(200)
+        if path == READY_PATH and is_look:
+            given = _values(headers, b"authorization")
+            if self._token is None or not given:
+                return ReadinessAsked()
+            holder = self._holder(given[0].encode("latin-1") if len(given) == 1 else b"")
+            return holder if isinstance(holder, HttpAnswer) else ReadinessAsked(in_full=holder is _OWNER)
         decks = f", a deck at {DECKS_PATH}NAME{PATH}" if self._only is None else ""
         return HttpAnswer(404, f"nothing is served here: the server is at {PATH}, a group at {PATH}/NAME{decks}")
 

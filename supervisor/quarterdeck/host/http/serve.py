@@ -7,7 +7,7 @@ touched.
 
 import asyncio
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Final, Protocol
 
@@ -21,11 +21,12 @@ from quarterdeck.host.held_bytes import HeldBytes
 from quarterdeck.host.provider import ProviderHostImpl
 from quarterdeck_protocol.tools import Client
 
-from .admission import Admission, Admitted, Header, HttpAnswer
+from .admission import Admission, Admitted, Header, HttpAnswer, ReadinessAsked
 from .exchange import Exchange, header_lines
 from .http_host import HttpHost, NoHostError
 from .listener import HttpListener
 from .options import HttpOptions, accepted_names, listen
+from .readiness import Obstacle, Unready, encode_readiness
 from .sessions import SESSION_HEADER
 from .token_clients import TokenClients
 from .token_file import GrantReader
@@ -65,6 +66,10 @@ class Hosts(Protocol):
         Raises:
             NoHostError: there is none, or it cannot be served.
         """
+        ...
+
+    def unready(self) -> Iterable[Unready]:
+        """Why requests would not be served now; empty where they would."""
         ...
 
     async def close(self) -> None:
@@ -133,6 +138,7 @@ class HttpFace:
                 async with accepting.running(ending), anyio.create_task_group() as tasks:
                     tasks.start_soon(self.clients.watch, accepting.exchanges)
                     await ending.wait()
+                    handler.is_draining = True
                     if self.hands_on:
                         await accepting.hand_on(HAND_ON_S)
                     await hosts.close()
@@ -149,6 +155,7 @@ async def serve_http(
     *,
     started: Callable[[str, int], None],
     listener: socket.socket | None = None,
+    unready: Callable[[], Iterable[Unready]] = tuple,
 ) -> None:
     """Serve one host until cancelled; then what is under way is answered, and sessions end.
 
@@ -157,6 +164,7 @@ async def serve_http(
         options: where and for whom.
         started: called once with the real address and port when clients can connect.
         listener: what `listen` gave for these options, closed at the end; None for a new one.
+        unready: see `Hosts`.
 
     Raises:
         ProtocolFault: `transport`, when the address is refused or cannot be listened on.
@@ -166,7 +174,7 @@ async def serve_http(
     served = face.host(host)
     running = asyncio.get_running_loop().create_task(face.run_host(served))
     try:
-        await face.serve(_OneHost(served, running), listener, started, only=options.deck)
+        await face.serve(_OneHost(served, running, unready), listener, started, only=options.deck)
     finally:
         served.end()
         await carried_through(partial(asyncio.wait, [running]))
@@ -175,9 +183,10 @@ async def serve_http(
 class _OneHost:
     """One host, whatever it is called."""
 
-    def __init__(self, host: HttpHost, running: asyncio.Task[None]) -> None:
+    def __init__(self, host: HttpHost, running: asyncio.Task[None], unready: Callable[[], Iterable[Unready]]) -> None:
         self._host = host
         self._running = running
+        self.unready = unready
 
     def present(self, _: str) -> HttpHost | None:
         return self._host
@@ -192,24 +201,26 @@ class _OneHost:
 
 
 class _Requests:
-    """Admits each request by its head, within its client's bounds, and hands it to its host."""
+    """Admits each request by its head, within its client's bounds, and hands it to its host.
+
+    Attributes:
+        is_draining: whether serving ends.
+    """
 
     def __init__(self, face: HttpFace, hosts: Hosts, admission: Admission, max_body_bytes: int) -> None:
         self._face = face
         self._hosts = hosts
         self._admission = admission
         self._max_body_bytes = max_body_bytes
+        self.is_draining = False
         self._waiting: set[asyncio.Task[None]] = set()
 
     def begin(self, exchange: Exchange) -> int:
         """Admit a request by its head, and count it until its client has its answer.  See `Handler`."""
         face, method, fields = self._face, exchange.method, exchange.fields
         verdict = self._admission.judge(method, exchange.path, exchange.request_headers, fields, exchange.query)
-        if isinstance(verdict, HttpAnswer):
-            if (client := verdict.client) is not None:
-                face.uses.count(client.key)
-                face.uses.refused(client, "rate")
-            exchange.respond(verdict)
+        if not isinstance(verdict, Admitted):
+            self._answer_at_once(exchange, verdict)
             return 0
         if verdict.headers:
             exchange.headers = header_lines(verdict.headers)
@@ -268,6 +279,18 @@ class _Requests:
         if exchange.is_counted:
             self._face.in_flight.end(exchange.client_key)
             self._face.held.end(exchange.client_key, exchange.counted_bytes)
+
+    def _answer_at_once(self, exchange: Exchange, verdict: HttpAnswer | ReadinessAsked) -> None:
+        if isinstance(verdict, ReadinessAsked):
+            reasons = [Unready(Obstacle.DRAINING)] if self.is_draining else self._hosts.unready()
+            status, body = encode_readiness(reasons, in_full=verdict.in_full)
+            exchange.headers += b"cache-control: no-store\r\n"
+            exchange.send((body,), status)
+            return
+        if (client := verdict.client) is not None:
+            self._face.uses.count(client.key)
+            self._face.uses.refused(client, "rate")
+        exchange.respond(verdict)
 
     async def _serve_found(self, exchange: Exchange, verdict: Admitted, body: bytes) -> None:
         try:

@@ -14,6 +14,7 @@ from quarterdeck.host.http.admission import (
     Authority,
     Holder,
     HttpAnswer,
+    ReadinessAsked,
     parse_authority,
     parse_name,
 )
@@ -202,6 +203,18 @@ def test_nothing_is_anywhere_else(path: str, token: str | None) -> None:
     """A client would take 401 of `/.well-known` for an OAuth server, and fail at registering with it."""
     assert judged(HOST, path=path, token=token) == 404
     assert judged(HOST, BEARER, path=path, method="GET", token=token) == 404
+
+
+def test_anybody_may_ask_whether_it_is_ready_and_the_owner_alone_is_told_all() -> None:
+    """A stranger, or a client that may use one server, would learn which servers there are, and why they fail."""
+    ready, ci = {"method": "GET", "path": "/readyz"}, ("authorization", "Bearer ci")
+    raw = [(name.encode(), value.encode()) for name, value in (ci,)]
+    ofs = Admission(NAMES, TOKEN, lambda _: Holder(Client("ci", "token ci"))).judge("GET", "/readyz", raw, dict(raw))
+    kinds, all_of_it = ReadinessAsked(), ReadinessAsked(in_full=True)
+    assert judge(**ready) == judge(("host", "10.0.0.1"), **ready) == judge(BEARER, **ready, token=None) == ofs == kinds
+    assert judge(BEARER, **ready) == judge(BEARER, method="HEAD", path="/readyz") == all_of_it
+    assert judged(("authorization", "Bearer x"), **ready) == judged(BEARER, BEARER, **ready) == 401
+    assert judged(BEARER, path="/readyz") == 404
 
 
 PREFLIGHT = (

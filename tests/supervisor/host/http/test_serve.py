@@ -224,6 +224,32 @@ async def test_a_stop_gives_calls_that_are_under_way_a_moment_to_end(mode, monke
     assert "isError" not in results[0]
 
 
+async def test_while_calls_end_it_lives_and_is_not_ready(monkeypatch, stopping):
+    """A balancer would go on sending calls that are refused; or a watchdog kill what still answers."""
+    monkeypatch.setattr(http, "GRACE_S", 60)
+    box, told = LiveBox(), []
+    box.graft("s__t", hold)
+
+    async def ask(url):
+        async with httpx2.AsyncClient() as client:
+            told.append((await client.get(url.replace("/mcp", "/readyz"))).status_code)
+            begun = await box.next_begun()
+            asked.set()
+            await stopping.wait()
+            for path in ("/readyz", "/healthz"):
+                reply = await client.get(url.replace("/mcp", path))
+                told.append((reply.status_code, reply.content))
+            begun.settle({"content": []})
+
+    asked, results = anyio.Event(), []
+    async with anyio.create_task_group() as tasks, listening(box) as url:
+        tasks.start_soon(call_once, url, "auto", results)
+        tasks.start_soon(ask, url)
+        await asked.wait()
+    assert told == [200, (503, b'{"ready":false,"reasons":[{"kind":"draining"}]}'), (200, b"")]
+    assert len(results) == 1
+
+
 async def test_a_call_that_comes_while_serving_ends_is_refused_and_may_be_repeated(monkeypatch, stopping):
     monkeypatch.setattr(http, "GRACE_S", 60)
     box, results, calling = LiveBox(), [], anyio.Event()

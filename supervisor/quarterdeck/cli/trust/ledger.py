@@ -9,12 +9,12 @@ from enum import StrEnum
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 
 from quarterdeck.cli import options
-from quarterdeck.cli.exits import CommandError, ExitCode, NotFoundError, UsageError, as_command_error
+from quarterdeck.cli.exits import CommandError, ExitCode, NotFoundError, UsageError, as_command_error, ledger_errors
 from quarterdeck.cli.output import fields, hint, print_json, print_line, report, warn
 from quarterdeck.cli.parameters import Argument, Group, Option
 from quarterdeck.common.words import counted
@@ -26,6 +26,7 @@ from quarterdeck.ledger.events.chain import Head
 from quarterdeck.ledger.events.events import Seen, encode_json, hash_of
 from quarterdeck.ledger.events.fold import Book, ItemKey, ServerKey
 from quarterdeck.ledger.events.history import difference, labels_of, lines_of
+from quarterdeck.ledger.follow import follow_calls
 from quarterdeck.ledger.open import secrets_key
 from quarterdeck.ledger.store.queries import Selection
 from quarterdeck.ledger.store.reader import LedgerReader, contradiction
@@ -43,10 +44,12 @@ from .context import directory, leased, reading
 from .ledger_views import (
     parse_moment,
     parse_time,
+    print_call,
     print_deck,
     print_lines,
     print_steps,
     show_calls,
+    view_call,
     view_step,
 )
 from .views import print_changes, view_change, view_standing
@@ -178,19 +181,26 @@ def calls(
     client: Annotated[str | None, Option(metavar="NAME", help="Only of this client.")] = None,
     since: Since = None,
     lines: Lines = LINES,
+    follow: Annotated[bool, Option("--follow", "-f", help="The oldest first, then go on with each new one.")] = False,
     json: options.Json = False,
 ) -> None:
     """Show what was called, the newest first, by whom, how it ended and what it took.
 
     A client is named as it introduced itself, and by its token or its door; calls are kept for a while, unchained.
+    `quarterdeck why NUMBER` tells more of one.
     """
     start = parse_time(since, datetime.now(UTC)) if since is not None else None
+    wanted: dict[str, Any] = {"server": server, "tool": tool, "client": client, "since": start}
     have_calls_written()
+    if follow:
+        with ledger_errors():
+            for each in follow_calls(directory(), lines, **wanted):
+                print_json(view_call(each)) if json else print_call(each)
     with reading() as reader:
-        found = list(reader.calls(server=server, tool=tool, client=client, since=start, limit=lines))
+        found = list(reader.calls(**wanted, limit=lines))
     if json:
         for each in found:
-            print_json(each)
+            print_json(view_call(each))
     else:
         show_calls(found)
 

@@ -5,8 +5,10 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
+import msgspec
+
 from quarterdeck.cli.exits import CommandError, UsageError
-from quarterdeck.cli.output import Cell, Column, describe_key, fields, show
+from quarterdeck.cli.output import Cell, Column, describe_key, fields, print_line, show
 from quarterdeck.common.words import duration, size
 from quarterdeck.ledger.events.fold import ServerKey
 from quarterdeck.ledger.events.history import BookChange, HistoryLine, labels_of, short
@@ -174,16 +176,31 @@ def denied_of(call: CallRow) -> str:
     return f"denied to {call.denied}" if call.denied else ""
 
 
+CALL_COLUMNS: Final = (
+    Column("NUMBER", "number"),
+    Column("AT", "at", "dim"),
+    Column("SERVER", "server"),
+    Column("TOOL", "tool", "cyan"),
+    Column("CLIENT", lambda call: list(filter(None, (call.program, call.client)))),
+    Column("TIME", "duration_ms", form=lambda spent_ms: duration(spent_ms / 1000)),
+    Column("SIZE", "bytes", form=size),
+    Column("OUTCOME", lambda call: ", ".join(filter(None, (call.outcome, call.code, denied_of(call))))),
+)
+
+
 def show_calls(calls: Sequence[CallRow]) -> None:
     """Print a line per call."""
     labels = labels_of(ServerKey(each.scope, each.server) for each in calls)
-    columns = (
-        Column("AT", "at", "dim"),
-        Column("SERVER", lambda call: labels[ServerKey(call.scope, call.server)]),
-        Column("TOOL", "tool", "cyan"),
-        Column("CLIENT", lambda call: list(filter(None, (call.program, call.client)))),
-        Column("TIME", "duration_ms", form=lambda spent_ms: duration(spent_ms / 1000)),
-        Column("SIZE", "bytes", form=size),
-        Column("OUTCOME", lambda call: ", ".join(filter(None, (call.outcome, call.code, denied_of(call))))),
-    )
+    server = Column("SERVER", lambda call: labels[ServerKey(call.scope, call.server)])
+    columns = tuple(server if column.title == server.title else column for column in CALL_COLUMNS)
     show(calls, columns, none="there is no such call")
+
+
+def print_call(call: CallRow) -> None:
+    """Print a call as it comes, when nobody knows yet how wide a table would be."""
+    print_line("  ".join(column.cell(call).text for column in CALL_COLUMNS))
+
+
+def view_call(call: CallRow) -> dict[str, object]:
+    """Return a call for programs."""
+    return {**fields(call, *CallRow.__struct_fields__), "dossier": msgspec.Raw(call.dossier.encode() or b"null")}

@@ -10,8 +10,8 @@ Its tables:
 
     events      the chain; the columns after `hash` repeat the body's members for lookups, and `verify` compares them
     documents   whole definitions and the like by their hash; `seq` is the first event of the append that brought it
-    calls       past calls; neither chained nor kept for ever
-    meta        `quarterdeck`: the version that made this schema
+    calls       past calls, by numbers that are never given again; neither chained nor kept for ever
+    meta        `quarterdeck`: the version that made this schema; `looked_at`: when old calls were last looked for
 
 The head is written after the events that it names are on the disk: it may lag behind and is never ahead.  A database is
 examined through a read-only connection before a writable one is opened: SQLite tidies up whatever it opens for writing,
@@ -50,7 +50,7 @@ from quarterdeck_protocol.identity import CLIENT_VERSION
 APPLICATION_ID: Final = 0x51644C67
 """`QdLg` in the file's header: tells our databases from other programs'."""
 
-SCHEMA_VERSION: Final = 6
+SCHEMA_VERSION: Final = 7
 """Earlier ones were never released."""
 
 _SCHEMA: Final = """
@@ -65,9 +65,10 @@ CREATE INDEX events_of_tool ON events(tool) WHERE tool <> '';
 CREATE INDEX events_of_kind ON events(kind);
 CREATE INDEX documents_by_seq ON documents(seq);
 CREATE TABLE calls(
-    id INTEGER PRIMARY KEY, at TEXT NOT NULL, scope TEXT NOT NULL, server TEXT NOT NULL, tool TEXT NOT NULL,
-    outcome TEXT NOT NULL, code TEXT NOT NULL, duration_ms REAL NOT NULL, bytes INTEGER NOT NULL,
-    client TEXT NOT NULL, program TEXT NOT NULL, denied TEXT NOT NULL
+    number INTEGER PRIMARY KEY AUTOINCREMENT, at TEXT NOT NULL, scope TEXT NOT NULL, server TEXT NOT NULL,
+    tool TEXT NOT NULL, outcome TEXT NOT NULL, code TEXT NOT NULL, duration_ms REAL NOT NULL, bytes INTEGER NOT NULL,
+    client TEXT NOT NULL, program TEXT NOT NULL, denied TEXT NOT NULL, queued_ms REAL NOT NULL, woke_ms REAL NOT NULL,
+    delivery TEXT NOT NULL, seq INTEGER NOT NULL, dossier TEXT NOT NULL, upto INTEGER NOT NULL
 );
 CREATE INDEX calls_of_server ON calls(server);
 CREATE INDEX calls_denied ON calls(scope, server) WHERE denied <> '';

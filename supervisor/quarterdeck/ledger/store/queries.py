@@ -7,6 +7,7 @@ rotated.
 
 import sqlite3
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
 from heapq import merge
 from operator import attrgetter
 from typing import Any, Final
@@ -216,7 +217,7 @@ def _is_found(body: bytes, found_by: tuple[object, ...]) -> bool:
 
 
 MAX_CALLS: Final = 100_000
-"""A busy day; some ten MiB.  Older ones are deleted."""
+"""A busy day; some ten MiB."""
 
 MAX_DENIALS: Final = 1_000
 """Of one server; it may name what it likes.  The calls before keep all but the path."""
@@ -224,11 +225,30 @@ MAX_DENIALS: Final = 1_000
 _CALLS: Final = 1_000
 
 
+class Retention(msgspec.Struct, frozen=True):
+    """Which calls are kept: the newest so many, those of the last so many days, of so many bytes in all."""
+
+    calls: int | None = MAX_CALLS
+    days: int | None = None
+    bytes: int | None = None
+
+
+KEEP_ALL: Final = Retention(calls=None)
+
+
 class CallRow(msgspec.Struct, frozen=True, gc=False):
     """One call: when it ended, how, and the size of its answer.
 
-    `client` is the caller's name, empty with one client alone; `program` is the unverified name that it gave itself.
-    `denied` is `read` or `write` and the path that the sandbox denied; empty for none.
+    Attributes:
+        client: the caller's name, empty with one client alone.
+        program: the unverified name that it gave itself.
+        denied: `read` or `write` and the path that the sandbox denied; empty for none.
+        queued_ms: how long it waited for its turn.
+        woke_ms: how long it waited for its server to start.
+        delivery: whether its server got it, of a fault; see `Delivery`.
+        seq: the number of the ledger's last event when it ended.
+        dossier: of a fault, what is known about it, as JSON; see `open.dossier_of`.
+        number: None before it is recorded.
     """
 
     at: str
@@ -242,6 +262,12 @@ class CallRow(msgspec.Struct, frozen=True, gc=False):
     client: str = ""
     program: str = ""
     denied: str = ""
+    queued_ms: float = 0.0
+    woke_ms: float = 0.0
+    delivery: str = ""
+    seq: int = 0
+    dossier: str = ""
+    number: int | None = None
 
 
 _CALL_COLUMNS: Final = ", ".join(CallRow.__struct_fields__)
@@ -249,33 +275,69 @@ _CALL_COLUMNS: Final = ", ".join(CallRow.__struct_fields__)
 _ROWS: Final = 50
 """Calls in one statement: of each, the thread that writes takes the interpreter's lock from the loop anew."""
 
+_ROW_BYTES: Final = 100
+"""What a row and its entries in indexes take beside its texts."""
 
-def insert_calls(connection: sqlite3.Connection, rows: Sequence[CallRow], keep: int = MAX_CALLS) -> None:
-    """Add calls and drop the oldest beyond `keep`, inside the caller's transaction."""
-    places = "(" + ", ".join("?" * len(CallRow.__struct_fields__)) + ")"
+
+def insert_calls(connection: sqlite3.Connection, rows: Sequence[CallRow], keep: Retention = KEEP_ALL) -> None:
+    """Add calls and drop the oldest beyond what to `keep` in number and bytes, inside the caller's transaction.
+
+    The column `upto` sums up the bytes of all rows to its own.
+    """
+    last = connection.execute("SELECT upto FROM calls ORDER BY number DESC LIMIT 1").fetchone()
+    upto = last[0] if last is not None else 0
+    places = "(" + ", ".join("?" * (len(CallRow.__struct_fields__) + 1)) + ")"
     for at in range(0, len(rows), _ROWS):
-        some = rows[at : at + _ROWS]
-        values = [column(value) if isinstance(value, str) else value for row in some for value in astuple(row)]
-        statement = f"INSERT INTO calls({_CALL_COLUMNS}) VALUES {', '.join([places] * len(some))}"  # noqa: S608
+        some, values = rows[at : at + _ROWS], list[object]()
+        for row in some:
+            found = [column(value) if isinstance(value, str) else value for value in astuple(row)]
+            upto += _ROW_BYTES + sum(len(value) for value in found if isinstance(value, str | bytes))
+            values += (*found, upto)
+        statement = f"INSERT INTO calls({_CALL_COLUMNS}, upto) VALUES {', '.join([places] * len(some))}"  # noqa: S608
         connection.execute(statement, values)
-    connection.execute("DELETE FROM calls WHERE id <= (SELECT max(id) FROM calls) - ?", (keep,))
+    if keep.calls is not None:
+        connection.execute("DELETE FROM calls WHERE number <= (SELECT max(number) FROM calls) - ?", (keep.calls,))
+    if keep.bytes is not None:
+        connection.execute(_FORGET_BYTES, (upto - keep.bytes,))
     for server in {(column(row.scope), column(row.server)) for row in rows if row.denied}:
         connection.execute(_FORGET_DENIALS, (*server, MAX_DENIALS))
 
 
+_FORGET_BYTES: Final = """
+DELETE FROM calls WHERE number < (SELECT number FROM calls WHERE upto > ? ORDER BY number LIMIT 1)
+"""
+
 _FORGET_DENIALS: Final = """
-UPDATE calls SET denied = '' WHERE denied <> '' AND scope = ?1 AND server = ?2 AND id <= (
-    SELECT id FROM calls WHERE denied <> '' AND scope = ?1 AND server = ?2 ORDER BY id DESC LIMIT 1 OFFSET ?3
+UPDATE calls SET denied = '' WHERE denied <> '' AND scope = ?1 AND server = ?2 AND number <= (
+    SELECT number FROM calls WHERE denied <> '' AND scope = ?1 AND server = ?2 ORDER BY number DESC LIMIT 1 OFFSET ?3
 )
 """
 
 
-def select_calls(
-    connection: sqlite3.Connection, texts: Mapping[str, str | None], since: str | None, *, is_denied: bool = False
-) -> Iterator[CallRow]:
-    """Yield the calls with these column values, not before `since`, the latest first; None matches any.
+def forget_days(connection: sqlite3.Connection, days: int, now: str) -> None:
+    """Drop calls that are older than so many days both `now` and at the look before, inside the caller's transaction.
 
-    A client is matched by its name, and by the name that it gave itself; `is_denied` selects those with a denied path.
+    A clock that is wrong for one look deletes nothing.
+    """
+    row = connection.execute("SELECT value FROM meta WHERE key = 'looked_at'").fetchone()
+    connection.execute("INSERT OR REPLACE INTO meta VALUES('looked_at', ?)", (now,))
+    if row is not None:
+        oldest = datetime.fromisoformat(min(now, row[0])) - timedelta(days)
+        connection.execute("DELETE FROM calls WHERE at < ?", (oldest.isoformat(),))
+
+
+def select_calls(
+    connection: sqlite3.Connection,
+    texts: Mapping[str, str | None],
+    since: str | None,
+    *,
+    is_denied: bool = False,
+    after: int | None = None,
+) -> Iterator[CallRow]:
+    """Yield the calls with these column values, not before `since`; None matches any.
+
+    The latest are first, but with `after` those beyond that number in their order.  A client is matched by its name,
+    and by the name that it gave itself; `is_denied` selects those with a denied path.
     """
     wanted = {name: column(text) for name, text in texts.items() if text is not None}
     clients = " AND ? IN (client, nullif(program, ''))"
@@ -283,13 +345,13 @@ def select_calls(
     conditions += " AND at >= ?" if since is not None else ""
     conditions += " AND denied <> ''" if is_denied else ""
     values = [*wanted.values(), *([since] if since is not None else [])]
-    columns = f"id, {_CALL_COLUMNS}"
-    statement = f"SELECT {columns} FROM calls WHERE id < ?{conditions} ORDER BY id DESC LIMIT {_CALLS}"  # noqa: S608
-    before = _NO_BOUND
-    while page := connection.execute(statement, (before, *values)).fetchall():
-        for _, *row in page:
+    beyond, order, last = ("<", "DESC", _NO_BOUND) if after is None else (">", "ASC", after)
+    order += f" LIMIT {_CALLS}"
+    statement = f"SELECT {_CALL_COLUMNS} FROM calls WHERE number {beyond} ?{conditions} ORDER BY number {order}"  # noqa: S608
+    while page := connection.execute(statement, (last, *values)).fetchall():
+        for row in page:
             read: list[Any] = [
                 value.decode("utf-8", "surrogatepass") if isinstance(value, bytes) else value for value in row
             ]
             yield CallRow(*read)
-        before = page[-1][0]
+        last = page[-1][-1]

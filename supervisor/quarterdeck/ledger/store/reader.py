@@ -3,6 +3,7 @@
 Blocking; one thread at a time.  Works alongside a writer; changes nothing.  Every failure raises a `LedgerError`.
 """
 
+import os
 import sqlite3
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
@@ -123,17 +124,33 @@ class LedgerReader:
         since: str | None = None,
         limit: int | None = None,
         is_denied: bool = False,
+        after: int | None = None,
     ) -> Iterator[CallRow]:
-        """Yield the selected calls, the last one first."""
+        """Yield the selected calls, the last one first; with `after` those beyond that number, in their order."""
         texts = {"scope": scope, "server": server, "tool": tool, "client": client}
         with self.reading():
-            yield from islice(queries.select_calls(self.connection, texts, since, is_denied=is_denied), limit)
+            found = queries.select_calls(self.connection, texts, since, is_denied=is_denied, after=after)
+            yield from islice(found, limit)
 
     def first_call_at(self) -> str:
         """Return when the oldest call ended that is kept; empty without one."""
         with self.reading():
-            row = self.connection.execute("SELECT at FROM calls ORDER BY id LIMIT 1").fetchone()
+            row = self.connection.execute("SELECT at FROM calls ORDER BY number LIMIT 1").fetchone()
         return row[0] if row is not None else ""
+
+    def last_call(self) -> int:
+        """Return the number that was given last to a call, whether or not it is kept; 0 before the first."""
+        with self.reading():
+            row = self.connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'calls'").fetchone()
+        return row[0] if row is not None else 0
+
+    def identity(self) -> tuple[int, int] | None:
+        """Return which file its database is now: another one once it was replaced, None while there is none."""
+        try:
+            status = os.stat(self.directory / DATABASE_NAME)
+        except OSError:
+            return None
+        return status.st_dev, status.st_ino
 
     def close(self) -> None:
         """Close it.  Repeatable."""

@@ -42,7 +42,7 @@ from .database import (
     transaction,
     write_head,
 )
-from .queries import CallRow, insert_calls, lookups
+from .queries import KEEP_ALL, CallRow, Retention, insert_calls, lookups
 from .reader import LedgerReader
 
 TAIL: Final = 1_000
@@ -125,7 +125,7 @@ class LedgerStore(LedgerReader):
         end, documents = self._writing(), documents or {}
         bodies = [encode_json(event) for event in events]
         _require_room(bodies, documents)
-        if _identity(self.directory) != end.file:
+        if self.identity() != end.file:
             # SQLite would write on into a file that nobody can open any more.
             raise LedgerWriteError("its file was moved or replaced", "restart this")
         is_durable = durable or any(isinstance(event, TRUST_EVENTS) for event in events)
@@ -207,12 +207,18 @@ class LedgerStore(LedgerReader):
         self._quietly(self._write_head)
         self._forget_book()
 
-    def record_calls(self, calls: Sequence[CallRow]) -> None:
-        """Record calls, outside the chain."""
+    def record_calls(self, calls: Sequence[CallRow], keep: Retention = KEEP_ALL) -> None:
+        """Record calls, outside the chain; the oldest make room as `keep` says, but for its days."""
         self._writing()
         self._synchronize(full=False)
         with transaction(self.connection):
-            insert_calls(self.connection, calls)
+            insert_calls(self.connection, calls, keep)
+
+    def forget_days(self, days: int) -> None:
+        """Drop calls that are older, once two looks find that they are."""
+        self._writing()
+        with transaction(self.connection):
+            queries.forget_days(self.connection, days, self._now())
 
     def sync(self) -> None:
         """Bring all events to the disk, then the head up to date.  Raises `LedgerWriteError` if that failed; events
@@ -237,7 +243,7 @@ class LedgerStore(LedgerReader):
     def _begin(self, anchor: Head | None) -> None:
         with self.reading():
             tip, at = queries.tip(self.connection)
-        self._end = _End(tip, at, anchor, _identity(self.directory))
+        self._end = _End(tip, at, anchor, self.identity())
         if anchor is None:
             self.sync()  # before the first event: from now on a missing head is one that was taken away
         elif anchor != tip:
@@ -334,14 +340,6 @@ def _anchor(reader: LedgerReader) -> Head | None:
     if not found.is_intact:
         raise BrokenChainError(found.broken_seq or head.count, found.reason)
     return head
-
-
-def _identity(directory: Path) -> tuple[int, int] | None:
-    try:
-        status = os.stat(directory / DATABASE_NAME)
-    except OSError:
-        return None
-    return status.st_dev, status.st_ino
 
 
 def _require_room(bodies: Sequence[bytes], documents: Mapping[str, bytes]) -> None:

@@ -237,11 +237,12 @@ def test_calls_are_shown_the_newest_first_with_who_called(
     told = capsys.readouterr().out.splitlines()[1:]
     shown = [line.partition("read  ")[2].split("  ")[0] for line in told]
     assert shown == ["editor\\n, door 1", "ci", "editor", "-"]
-    rows = [line.split(maxsplit=2) for line in ledger("calls").splitlines()]
-    assert [row[1] for row in rows] == ["SERVER", "files", "time"]
-    assert "fault, server_died" in rows[1][2]
-    assert "12 ms" in rows[2][2]
-    assert [row[2].split()[1] for row in rows] == ["CLIENT", "-", "ci"]
+    rows = [line.split(maxsplit=3) for line in ledger("calls").splitlines()]
+    assert [row[0] for row in rows] == ["NUMBER", "2", "1"]
+    assert [row[2] for row in rows] == ["SERVER", "files", "time"]
+    assert "fault, server_died" in rows[1][3]
+    assert "12 ms" in rows[2][3]
+    assert [row[3].split()[1] for row in rows] == ["CLIENT", "-", "ci"]
     [call] = ledger.lines("calls", "--server", "time")
     assert call["client"] == "ci"
     assert ledger.lines("calls", "--client", "ci") == [call]

@@ -68,7 +68,7 @@ def head(text: str) -> Callable[[Path], None]:
 
 
 def newer(directory: Path) -> None:
-    sql("PRAGMA user_version = 7")(directory)
+    sql("PRAGMA user_version = 8")(directory)
     sql("UPDATE meta SET value = '9.2.1'")(directory)
 
 
@@ -85,7 +85,7 @@ MISPLACED = [
     (database(b"hello, world" * 100), ForeignFileError, "not a database"),
     (foreign, ForeignFileError, "another program's database"),
     (linked, ForeignFileError, "symbolic link"),
-    (newer, NewerLedgerError, "schema 7, made by Quarterdeck 9.2.1"),
+    (newer, NewerLedgerError, "schema 8, made by Quarterdeck 9.2.1"),
     (sql("PRAGMA user_version = 4"), OlderLedgerError, r"schema 4, .*older Quarterdeck.*: export it with the version"),
     (sql("DROP TABLE events"), CorruptLedgerError, "no such table"),
     (overwritten(0, 16), ForeignFileError, "damaged"),

@@ -11,11 +11,16 @@ from support.ledger.ledgers import AT, EVENTS, SCOPE, approved, enrolled, opened
 
 from quarterdeck.ledger.events.events import Began, Seen, Stored, Subject
 from quarterdeck.ledger.store import queries
-from quarterdeck.ledger.store.queries import CallRow, Selection, column, insert_calls, lookups
+from quarterdeck.ledger.store.queries import CallRow, Retention, Selection, column, lookups
 
 
 def call(number: int, server: str = "fs", tool: str = "read") -> CallRow:
     return CallRow(f"2026-01-{number:02}", "/m.json", server, tool, "failed", "timeout", 1.5, number)
+
+
+def numbered(rows: list[CallRow]) -> list[CallRow]:
+    """The rows as they are read, with the numbers that the table gave them."""
+    return [replace(row, number=number) for number, row in enumerate(rows, start=1)]
 
 
 def test_calls_are_found_newest_first(tmp_path: Path) -> None:
@@ -23,7 +28,9 @@ def test_calls_are_found_newest_first(tmp_path: Path) -> None:
     rows = [call(1), call(2, "web\udcff"), call(3, tool="write")]
     with opened(tmp_path / "l") as store:
         store.record_calls(rows)
+        rows = numbered(rows)
         assert list(store.calls()) == rows[::-1]
+        assert list(store.calls(after=1)) == rows[1:]
         assert list(store.calls(server="web\udcff")) == [rows[1]]
         assert list(store.calls(server="fs", tool="write")) == [rows[2]]
         assert list(store.calls(scope="/other")) == []
@@ -36,17 +43,35 @@ def test_calls_are_found_by_a_clients_name_and_by_the_one_that_it_gives_itself(t
     rows += [replace(call(4), client="ci\udcff")]
     with opened(tmp_path / "l") as store:
         store.record_calls(rows)
+        rows = numbered(rows)
         assert list(store.calls()) == rows[::-1]
         for client, found in (("editor", [1, 0]), ("door 1", [0]), ("", [2]), ("ci\udcff", [3])):
             assert list(store.calls(client=client)) == [rows[index] for index in found]
 
 
-def test_the_oldest_make_room(tmp_path: Path) -> None:
-    """A chatty agent would fill the disk."""
+def test_the_oldest_make_room_and_no_number_is_given_twice(tmp_path: Path) -> None:
+    """A chatty agent would fill the disk; or who follows the calls would miss those that got old numbers."""
     with opened(tmp_path / "l") as store:
         store.record_calls([call(number) for number in range(1, 20)])
-        insert_calls(store.connection, [call(20)], keep=5)
+        store.record_calls([call(20)], Retention(calls=5))
         assert [row.bytes for row in store.calls()] == [20, 19, 18, 17, 16]
+        store.record_calls([replace(call(21), tool="x" * 1_000_000), call(22)], Retention(calls=None, bytes=500_000))
+        assert [row.number for row in store.calls()] == [22, 21]  # of the one that fills it all, so much that it ends
+        store.record_calls([call(23)], Retention(calls=0))
+        assert (list(store.calls()), store.last_call()) == ([], 23)
+        store.record_calls([call(24)])
+        assert [row.number for row in store.calls()] == [24]
+
+
+def test_calls_grow_old_at_two_looks_and_no_wrong_clock_deletes_them(tmp_path: Path) -> None:
+    """Data would stay longer than promised; or one start with a broken clock would delete an audit."""
+    times = ["2026-03-01", "2099-01-01", "2026-03-01", "1970-01-01", "2026-04-15", "2026-04-15"]
+    left = [[1, 2, 3], [1, 2, 3], [1, 2, 3], [1, 2, 3], [1, 2, 3], [3]]
+    with opened(tmp_path / "l", *(f"{day}T00:00:00.000Z" for day in times)) as store:
+        store.record_calls([replace(call(1), at=f"2026-{day}T00:00:00.000Z") for day in ("02-20", "03-10", "03-20")])
+        for found in left:
+            store.forget_days(30)
+            assert [row.number for row in store.calls()][::-1] == found
 
 
 def test_denied_paths_are_found_and_a_flood_of_them_makes_room_for_itself_alone(

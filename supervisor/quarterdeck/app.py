@@ -136,7 +136,7 @@ async def open_quarterdeck(
         def redact(text: str) -> str:
             return product.redact(text)  # made below
 
-        calls = CallLog(writes.record_calls, programs, redact, bus, deck)
+        calls = CallLog(writes.record_calls, programs, redact, bus, deck, lambda: writes.book.last_seq)
         # After the fleet, which ends calls when it is torn down.
         stack.push_async_callback(carried_through, calls.close)
 

@@ -33,9 +33,10 @@ from quarterdeck.ledger.store.lease import DAEMON, Holder, Lease, LeaseHeldError
 from quarterdeck.ledger.store.queries import CallRow
 from quarterdeck.ledger.store.reader import LedgerReader
 from quarterdeck.ledger.store.store import LedgerStore
-from quarterdeck_protocol.faults import Delivery
+from quarterdeck_protocol.faults import Delivery, ProtocolFault
 from quarterdeck_protocol.tools import CallEnd, Client, WireResult
 
+from .dossier import write_dossier
 from .errors import LedgerError, LedgerWriteError, MissingLedgerError
 
 MAX_QUEUED: Final = 64
@@ -306,7 +307,7 @@ class CallLog:
     """Rows of the calls of one deck, from the event loop, and the events that tell of them.
 
     `keep` takes a batch, `programs` has the unverified names that clients gave themselves, by their keys, `redact`
-    takes secrets out of a text, and `deck` is the deck's key.
+    takes secrets out of a text, `deck` is the deck's key, and `last_seq` returns the number of the last event.
     """
 
     def __init__(
@@ -316,7 +317,9 @@ class CallLog:
         redact: Callable[[str], str] = str,
         bus: Bus | None = None,
         deck: str = "",
+        last_seq: Callable[[], int] = int,
     ) -> None:
+        self._last_seq = last_seq
         self._bus = bus or Bus()
         self._deck = deck
         self._keep = keep
@@ -339,29 +342,26 @@ class CallLog:
     ) -> None:
         """Record the end of a client's call, and tell of it; `end` is None if its caller gave up.
 
-        A call that no server began (`duration_s` is None), or of a native tool (`server` is empty), has no row.
+        A call of a native tool (`server` is empty) has no row; of one that no server began `duration_s` is None.
         """
-        rows, has_row = self._rows, bool(server) and duration_s is not None
+        rows, has_row = self._rows, bool(server)
         if has_row and len(rows) >= MAX_WAITING:
             self._dropped += 1
             has_row = False
         if not (has_row or self._bus.is_heard):
             return
+        delivery = Delivery.ANSWERED
         if isinstance(end, WireResult):
             outcome, fault, size = "error" if end.is_error else "ok", "", len(end.body)
         elif end is None:
-            outcome, fault, size = "cancelled", "", 0
+            outcome, fault, size, delivery = "cancelled", "", 0, Delivery.UNKNOWN
         else:
-            outcome, fault, size = "fault", end.code or str(end.kind), 0
+            outcome, fault, size, delivery = "fault", end.code or str(end.kind), 0, end.delivery
         took_s, program = duration_s or 0.0, self._programs.get(client.key, "")
         denied = end.denied if end is not None else ""
         if denied and (len(denied) > MAX_DENIED_CHARS or self._redact(denied) != denied):
             denied = ""  # no path that could be granted
         if self._bus.is_heard and way is not None:
-            if end is None:
-                delivery = Delivery.UNKNOWN
-            else:
-                delivery = Delivery.ANSWERED if isinstance(end, WireResult) else end.delivery
             event = CallEnded(
                 deck=self._deck,
                 server=server,
@@ -383,10 +383,27 @@ class CallLog:
             self._bus.tell(event)
         if not has_row:
             return
-        # To the microsecond, and not by `round`, which is slow (measured).
-        took_ms = int(took_s * 1_000_000) / 1000
+        queued_s, woke_s = (way.queued_s, way.woke_s) if way is not None else (0.0, 0.0)
+        dossier = write_dossier(end, self._redact) if isinstance(end, ProtocolFault) else ""
         rows.append(
-            CallRow(audit_time(), scope, server, tool, outcome, fault, took_ms, size, client.name, program, denied)
+            CallRow(
+                audit_time(),
+                scope,
+                server,
+                tool,
+                outcome,
+                fault,
+                _to_ms(took_s),
+                size,
+                client.name,
+                program,
+                denied,
+                _to_ms(queued_s),
+                _to_ms(woke_s),
+                delivery,
+                self._last_seq(),
+                dossier,
+            )
         )
         if self._flushing is None:
             self._flushing = asyncio.get_running_loop().create_task(self._flush_soon())
@@ -419,3 +436,8 @@ class CallLog:
         if self._dropped:
             _log.warning("%d calls were not recorded: the disk is too slow", self._dropped)
             self._dropped = 0
+
+
+def _to_ms(seconds: float) -> float:
+    # To the microsecond, and not by `round`, which is slow (measured).
+    return int(seconds * 1_000_000) / 1000

@@ -11,11 +11,12 @@ from msgspec.structs import replace
 from support.ledger.ledgers import AT, Clock, approved, digest_of, documents_of, enrolled, opened
 
 from quarterdeck.common.events import Bus, CallEnded, DirectWay
+from quarterdeck.ledger.dossier import CallDossier, read_dossier
 from quarterdeck.ledger.errors import LedgerWriteError, UnsafeLedgerError
 from quarterdeck.ledger.open import MAX_DENIED_CHARS, MAX_QUEUED, MAX_WAITING, CallLog, LedgerWriter, visiting
 from quarterdeck.ledger.store.lease import Lease, ledger_dir
 from quarterdeck.ledger.store.queries import CallRow
-from quarterdeck_protocol.faults import FaultKind, FaultRecord, ProtocolFault
+from quarterdeck_protocol.faults import Dossier, FaultKind, FaultRecord, ProtocolFault, ReplyError
 from quarterdeck_protocol.tools import ANONYMOUS, Client, WireResult
 
 
@@ -224,7 +225,10 @@ async def test_listeners_are_told_of_each_end_also_of_calls_that_have_no_row() -
         log.note("", "", "bash", 0.1, None, ANONYMOUS, way)
     log.note("", "", "bash", 0.1, None, ANONYMOUS, way)
     await log.close()
-    assert [(row.server, row.outcome) for row in kept] == [("fs", "ok")]
+    assert [(row.server, row.outcome, row.delivery) for row in kept] == [
+        ("fs", "ok", "answered"),
+        ("fs", "fault", "not_sent"),
+    ]
     first, refused, native = heard.take()
     assert isinstance(first, CallEnded)
     assert replace(first, at=1.0) == CallEnded(
@@ -247,6 +251,34 @@ async def test_listeners_are_told_of_each_end_also_of_calls_that_have_no_row() -
     assert (refused.outcome, refused.code, refused.delivery) == ("fault", "busy", "not_sent")
     assert isinstance(native, CallEnded)
     assert (native.server, native.outcome, native.delivery, native.transport) == ("", "cancelled", "unknown", "tcp")
+
+
+async def test_the_row_of_a_call_has_what_its_story_needs() -> None:
+    """`why` could not say what a call waited for, what was known of its fault, or what was approved at that time."""
+    kept: list[CallRow] = []
+
+    async def keep(rows: Sequence[CallRow]) -> None:
+        kept.extend(rows)
+
+    log = CallLog(keep, {}, redact=lambda text: text.replace("token", "***"), last_seq=lambda: 7)
+    known = Dossier(signal=9, limit="memory", hints=("h" * 9_000, *"abcdef"), stderr_tail="x" * 32_000 + "token" * 99)
+    fault = ProtocolFault(FaultKind.TRANSPORT, "a token \udcff" + "m" * 9_000, code="exited", dossier=known)
+    way = DirectWay("tools/call", is_modern=True, queued_s=0.5, woke_s=2.0)
+    log.note("user", "fs", "read", 0.1, fault, ANONYMOUS, way)
+    reply = ProtocolFault(
+        FaultKind.TOOL_ERROR, "it says so", code="reply_error", reply=ReplyError(-32000, "it says so")
+    )
+    log.note("user", "fs", "read", 0.1, reply, ANONYMOUS, way)
+    await log.close()
+    row, answered = kept
+    assert (row.queued_ms, row.woke_ms, row.delivery, row.seq) == (500.0, 2000.0, "unknown", 7)
+    assert len(row.dossier) < 5_000
+    found = read_dossier(row.dossier)
+    assert found is not None
+    assert (found.kind, found.message[:9], found.signal, found.limit) == ("transport", "a *** \udcffmm", 9, "memory")
+    assert (len(found.message), len(found.hints), found.stderr_tail[-6:]) == (1_000, 5, "******")
+    assert "it says so" not in answered.dossier
+    assert read_dossier(answered.dossier) == CallDossier("tool_error", remedy=str(reply.remedy), reply_code=-32000)
 
 
 async def test_a_denied_path_is_noted_with_its_call_unless_it_is_endless_or_holds_a_secret() -> None:

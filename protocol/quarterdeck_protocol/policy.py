@@ -53,7 +53,10 @@ AbsolutePath = Annotated[Text, AfterValidator(_absolute)]
 class FrozenModel(BaseModel):
     """Immutable, closed; an unknown key is an error that names the nearest known one, and no error shows a value."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, hide_input_in_errors=True)
+    # Deferred: a start builds only the models that its rows use.
+    model_config = ConfigDict(
+        defer_build=True, frozen=True, extra="forbid", allow_inf_nan=False, hide_input_in_errors=True
+    )
 
     @model_validator(mode="before")
     @classmethod

@@ -17,13 +17,12 @@ from support.processes.leftovers import assert_gone, is_running
 from support.serves.daemons import door, doors, shown_status
 from support.waiting import eventually
 
-from quarterdeck.config.places.paths import state_dir
+from quarterdeck.config.places.paths import ledger_dir, state_dir
 from quarterdeck.daemon import place, start
 from quarterdeck.daemon.client import ask_daemon, wait_until_gone
 from quarterdeck.daemon.messages import Order
 from quarterdeck.daemon.place import daemon_dir
 from quarterdeck.daemon.start import start_daemon
-from quarterdeck.ledger.store.lease import ledger_dir
 
 WAY_OUT: Final = "quarterdeck up --replace"
 

@@ -9,7 +9,7 @@ from typing import Final
 import psutil
 from support.servers.real_endpoints import opened, pretend
 
-from quarterdeck.fleet.workers.placement import SPAWN_VARIABLE
+from quarterdeck.fleet.workers.interpreters import SPAWN_VARIABLE
 from quarterdeck.fleet.workers.runtime import Runtime
 from quarterdeck_protocol.faults import FaultRecord
 from quarterdeck_protocol.link.frames import ServerStart

@@ -18,7 +18,7 @@ from support.processes.running import python_child
 from support.sandbox.machine_facts import LINUX_ONLY
 from support.waiting import eventually
 
-from quarterdeck.fleet.workers.placement import INHERITED, isolated
+from quarterdeck.fleet.workers.interpreters import INHERITED, isolated
 from quarterdeck_protocol.spawn_orders import Died, Forked, Report, SpawnOrder
 from quarterdeck_sandbox import Machine, known_machine
 from quarterdeck_worker import zygote as zygote_module
@@ -135,7 +135,7 @@ def test_a_zygote_that_is_killed_takes_its_workers_with_it() -> None:
 
 OWNER = """
 import socket, sys
-from quarterdeck.fleet.workers.placement import isolated
+from quarterdeck.fleet.workers.interpreters import isolated
 ours, theirs = socket.socketpair()
 process = isolated("quarterdeck_worker.zygote", str(theirs.fileno()), pass_fds=[theirs.fileno()])
 theirs.close()

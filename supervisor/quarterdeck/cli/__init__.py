@@ -34,8 +34,10 @@ def main() -> NoReturn:
 
         if process.serves_itself(sys.argv[1:]):
             expect_client()
-    from .program import run
+    from .program import run, warm_up
 
+    if serves:
+        warm_up(sys.argv[1:])
     try:
         process.unwind(serves=serves)
         code = run(sys.argv[1:])

@@ -170,6 +170,12 @@ def serves_itself(arguments: Sequence[str]) -> bool:
     return "--own" in arguments or os.environ.get(OWN_VARIABLE, "") not in ("", "0")
 
 
+def starts_servers(arguments: Sequence[str]) -> bool:
+    """Return whether a `serve` of this command line starts servers itself, rather than by the daemon."""
+    is_http = _command_of(arguments) == "serve" and "--http" in arguments and not {"--help", "-h"} & set(arguments)
+    return is_http or serves_itself(arguments)
+
+
 def exit_code(number: int, *, serves: bool) -> int:
     """Return the exit code of an end by a signal; SIGTERM is the regular end of a `serve`."""
     return 0 if serves and number == signal.SIGTERM else 128 + number

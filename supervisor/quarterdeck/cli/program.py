@@ -8,6 +8,7 @@ import os
 import resource
 import sys
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from importlib import import_module
 from itertools import islice
 from typing import TYPE_CHECKING, Final
@@ -16,7 +17,7 @@ from quarterdeck.common.words import printable
 
 from .commands import BY_NAME, ENTRIES, OTHER_WORDS, PROGRAM, Entry, print_exit_codes, print_program_help
 from .exits import CommandError, ExitCode, UsageError
-from .process import InterruptedBySignal, OutputError, exit_code, is_serve, output_failure
+from .process import InterruptedBySignal, OutputError, exit_code, is_serve, output_failure, starts_servers
 
 if TYPE_CHECKING:
     import click
@@ -45,6 +46,17 @@ def make_program(entries: Iterable[Entry] = ENTRIES) -> "click.Group":
         else:
             commands.append(make_command(entry.name, target, verbatim=entry.verbatim))
     return HelpfulGroup(PROGRAM, commands, context_settings={"help_option_names": list(HELP_OPTIONS)})
+
+
+def warm_up(arguments: Sequence[str]) -> None:
+    """Start the zygote of a `serve` whose servers cannot sleep: both import at once. It ends with this process."""
+    from quarterdeck.config.places.paths import knows_servers
+
+    with suppress(CommandError):  # which `run` will tell
+        if starts_servers(_take_state_dir(hoist_state_dir(arguments))) and not knows_servers():
+            from quarterdeck.fleet.workers.interpreters import start_zygote_early
+
+            start_zygote_early()
 
 
 def run(arguments: Sequence[str]) -> int:

@@ -21,6 +21,7 @@ from quarterdeck.config.places.paths import (
     UnsafePathError,
     command_digest,
     configuration_digest,
+    knows_servers,
     native_fingerprint,
     state_dir,
 )
@@ -306,10 +307,9 @@ async def start_product(
     sealing: "SealingOf | None" = None,
 ) -> "AsyncIterator[Product]":
     """Open the product; raise CommandError if files cannot be used, or are used by another process."""
-    from quarterdeck.fleet.workers.placement import start_zygote_early
-    from quarterdeck.ledger.store.lease import knows_servers
+    from quarterdeck.fleet.workers.interpreters import start_zygote_early
 
-    if settings.starts_processes and not (serves and knows_servers(state_dir())):
+    if settings.starts_processes and not (serves and knows_servers()):
         start_zygote_early()
     # Only now: the zygote imports while we do.
     from quarterdeck.app import open_quarterdeck

@@ -26,6 +26,7 @@ from quarterdeck.common.local_socket import make_key, peer_of, read_key
 from quarterdeck.common.locks import LOCK_NAME, acquire, read_told, tell
 from quarterdeck.config.places.paths import (
     RUNTIME_DIR_VARIABLE,
+    ledger_dir,
     make_private_dir,
     remove_spare_root,
     runtime_dir,
@@ -107,7 +108,7 @@ def ledger_daemon() -> int | None:
 
     A dying one is awaited: the kernel closes a killed process's socket before its hold of the ledger.
     """
-    from quarterdeck.ledger.store.lease import DAEMON, ledger_dir, read_holder  # most doors find a daemon
+    from quarterdeck.ledger.store.lease import DAEMON, read_holder  # most doors find a daemon
 
     until = time.monotonic() + DYING_S
     while (holder := read_holder(ledger_dir(state_dir()))) is not None and holder.command == DAEMON:

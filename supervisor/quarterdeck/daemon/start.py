@@ -13,6 +13,7 @@ from typing import BinaryIO, Final
 from quarterdeck.config.places.paths import (
     STATE_DIR_VARIABLE,
     UnusableDirectoryError,
+    knows_servers,
     make_private_dir,
     state_dir,
     writing_below,
@@ -42,7 +43,7 @@ setrlimit(RLIMIT_CORE, (0, getrlimit(RLIMIT_CORE)[1]))
 """
 
 _ZYGOTE: Final = """\
-from quarterdeck.fleet.workers.placement import start_zygote_early
+from quarterdeck.fleet.workers.interpreters import start_zygote_early
 start_zygote_early()
 """
 """It may leave no core either."""
@@ -103,9 +104,7 @@ def boot(listener: int, log: BinaryIO, environ: Mapping[str, str]) -> None:
 
     Where nothing was ever approved, its first servers run at once: their zygote starts before the long imports.
     """
-    from quarterdeck.ledger.store.lease import knows_servers  # most doors find a daemon
-
-    zygote = _ZYGOTE if not knows_servers(state_dir()) else ""
+    zygote = _ZYGOTE if not knows_servers() else ""
     subprocess.run(
         [sys.executable, "-I", *program(_BOOT + zygote + _SERVE), "--listener", str(listener)],
         stdin=subprocess.DEVNULL,

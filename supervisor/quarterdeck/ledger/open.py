@@ -25,11 +25,11 @@ import msgspec
 from quarterdeck.common.events import Bus, CallEnded, CallWay
 from quarterdeck.common.file_changes import replace_file
 from quarterdeck.common.shielding import made_in_thread
-from quarterdeck.config.places.paths import UnsafePathError, make_private_dir
+from quarterdeck.config.places.paths import UnsafePathError, ledger_dir, make_private_dir
 from quarterdeck.ledger.events.events import LedgerEvent, Stored, hash_of
 from quarterdeck.ledger.events.fold import Book
 from quarterdeck.ledger.store.database import audit_time
-from quarterdeck.ledger.store.lease import DAEMON, Holder, Lease, LeaseHeldError, ledger_dir, read_holder, take_lease
+from quarterdeck.ledger.store.lease import DAEMON, Holder, Lease, LeaseHeldError, read_holder, take_lease
 from quarterdeck.ledger.store.queries import CallRow
 from quarterdeck.ledger.store.reader import LedgerReader
 from quarterdeck.ledger.store.store import LedgerStore

@@ -21,10 +21,9 @@ import msgspec
 from quarterdeck.common.text_file import other_writer
 from quarterdeck.config.load.origin import Origin, Standing
 from quarterdeck.config.native_tools import NativeSettings
-from quarterdeck.config.places.paths import make_private_dir, state_dir, state_dir_words
+from quarterdeck.config.places.paths import ledger_dir, make_private_dir, state_dir, state_dir_words
 from quarterdeck.config.settings import Settings
 from quarterdeck.ledger.open import secrets_key
-from quarterdeck.ledger.store.lease import ledger_dir
 from quarterdeck_protocol.configs import ServerConfig, StdioServerConfig
 from quarterdeck_sandbox import follow, is_within_any, open_regular
 

@@ -19,8 +19,9 @@ from support.processes.running import loaded_by
 from quarterdeck.cli.commands import ENTRIES, OTHER_WORDS, PROGRAM, examples_of
 from quarterdeck.cli.exits import MEANINGS, CommandError, ExitCode
 from quarterdeck.cli.process import InterruptedBySignal, OutputError
-from quarterdeck.cli.program import hoist_state_dir, make_program
+from quarterdeck.cli.program import hoist_state_dir, make_program, warm_up
 from quarterdeck.cli.run import tools
+from quarterdeck.fleet.workers import interpreters
 from quarterdeck_protocol.identity import CLIENT_VERSION
 
 
@@ -361,3 +362,27 @@ def test_a_state_directory_that_is_named_is_the_one_that_is_used(
     """A user who keeps two decks apart would write into the other one's record."""
     monkeypatch.setenv("QUARTERDECK_STATE_DIR", str(tmp_path / "first"))
     assert str(tmp_path / "second") in said(ExitCode.NOT_FOUND, "ledger", "log", "--state-dir", tmp_path / "second").err
+
+
+def test_the_zygote_of_a_serve_is_its_first_start_where_servers_cannot_sleep(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A first list would wait for one import after the other, or sleeping servers cost a process for nothing."""
+    use_places(monkeypatch, tmp_path)
+    monkeypatch.delenv("QUARTERDECK_OWN", raising=False)
+    started: list[str] = []
+    monkeypatch.setattr(interpreters, "start_zygote_early", lambda: started.append("zygote"))
+    known = tmp_path / "known"
+    (known / "ledger").mkdir(parents=True)
+    for words, starts in (
+        ("serve --own", True),
+        ("serve --http -c mcp.json", True),
+        ("serve", False),  # by the daemon
+        ("serve --http --help", False),
+        ("tools --own", False),
+        (f"serve --own --state-dir {known}", False),
+        ("serve --own --state-dir", False),  # an error, which is told later
+    ):
+        warm_up(words.split())
+        assert started == ["zygote"] * starts, words
+        started.clear()

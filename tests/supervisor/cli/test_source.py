@@ -23,7 +23,7 @@ from quarterdeck.daemon.control import server
 from quarterdeck.daemon.control.client import NoAnswerError, NotServingError, TooLargeError
 from quarterdeck.daemon.control.protocol import Answer, Call, Ps, Refused, Request, Restart, ServerList, Tools
 from quarterdeck.daemon.messages import NativeRequest
-from quarterdeck.fleet.workers import placement
+from quarterdeck.fleet.workers import interpreters
 from quarterdeck_protocol.configs import ServerConfig, SseServerConfig, StdioServerConfig
 
 NOTHING = ServerList(())
@@ -225,7 +225,7 @@ async def test_the_zygote_of_processes_imports_beside_us_where_there_are_any(
 
     monkeypatch.setattr(app, "open_quarterdeck", open_quarterdeck)
     monkeypatch.setattr(server, "open_control", lambda *_, **__: nullcontext())
-    monkeypatch.setattr(placement, "start_zygote_early", lambda: steps.append("zygote"))
+    monkeypatch.setattr(interpreters, "start_zygote_early", lambda: steps.append("zygote"))
     async with source_module.start_product(Settings(servers=servers)):
         pass
     assert steps == (["zygote", "opened"] if is_started else ["opened"])

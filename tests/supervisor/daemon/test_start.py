@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import pytest
 from support.processes.running import pid_of_nobody
 
-from quarterdeck.config.places.paths import UnusableDirectoryError, state_dir
+from quarterdeck.config.places.paths import UnusableDirectoryError, ledger_dir, state_dir
 from quarterdeck.daemon import place, start
 from quarterdeck.daemon.place import (
     OtherDaemonError,
@@ -20,7 +20,7 @@ from quarterdeck.daemon.place import (
     tell_process,
 )
 from quarterdeck.daemon.start import start_daemon
-from quarterdeck.ledger.store.lease import DAEMON, Holder, Lease, ledger_dir, take_lease
+from quarterdeck.ledger.store.lease import DAEMON, Holder, Lease, take_lease
 
 pytestmark = [pytest.mark.process, pytest.mark.usefixtures("places")]
 

@@ -11,10 +11,11 @@ from msgspec.structs import replace
 from support.ledger.ledgers import AT, Clock, approved, digest_of, documents_of, enrolled, opened
 
 from quarterdeck.common.events import Bus, CallEnded, DirectWay
+from quarterdeck.config.places.paths import ledger_dir
 from quarterdeck.ledger.dossier import CallDossier, read_dossier
 from quarterdeck.ledger.errors import LedgerWriteError, UnsafeLedgerError
 from quarterdeck.ledger.open import MAX_DENIED_CHARS, MAX_QUEUED, MAX_WAITING, CallLog, LedgerWriter, visiting
-from quarterdeck.ledger.store.lease import Lease, ledger_dir
+from quarterdeck.ledger.store.lease import Lease
 from quarterdeck.ledger.store.queries import CallRow
 from quarterdeck_protocol.faults import Dossier, FaultKind, FaultRecord, ProtocolFault, ReplyError
 from quarterdeck_protocol.tools import ANONYMOUS, Client, WireResult

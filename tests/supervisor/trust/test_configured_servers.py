@@ -11,9 +11,8 @@ from support.trust.approvals import FILE, OnlyNamed, stdio, told_tool
 from quarterdeck.common.tool_names import Profile
 from quarterdeck.config.load.origin import FileRead, Origin, Standing
 from quarterdeck.config.native_tools import NativeSettings, NativeWish
-from quarterdeck.config.places.paths import state_dir
+from quarterdeck.config.places.paths import ledger_dir, state_dir
 from quarterdeck.config.settings import Settings
-from quarterdeck.ledger.store.lease import ledger_dir
 from quarterdeck.trust.configured_servers import (
     FILE_NAME,
     MAX_BYTES,

@@ -12,7 +12,7 @@ import anyio
 import msgspec
 import pytest
 
-from quarterdeck.fleet.workers import placement as placement_module
+from quarterdeck.fleet.workers import interpreters
 from quarterdeck.fleet.workers.placement import SpawnedWorker, ZygotePlacement
 from quarterdeck_protocol.spawn_orders import Died, Forked, SpawnOrder
 from support.waiting import PATIENCE_S
@@ -72,7 +72,7 @@ class Stage:
             self.zygote = PlayedZygote(int(fd))
             return self.zygote
 
-        monkeypatch.setattr(placement_module, "isolated", isolated)
+        monkeypatch.setattr(interpreters, "isolated", isolated)
         self.lost = 0
         self.workers_lost: int | None = None
         self.exits: list[int | None] = []

@@ -9,9 +9,16 @@ from quarterdeck.cli.output import Cell, Column, hint, is_confirmed, print_json,
 from quarterdeck.cli.parameters import Argument, Option
 from quarterdeck.common.words import size, utf8
 from quarterdeck.config.places.kept_state import Leftover, LeftoverKind, RemovalError, find_leftovers, remove_leftover
-from quarterdeck.config.places.paths import configuration_digest, privacy_problem, runtime_roots, seals_dir, state_dir
+from quarterdeck.config.places.paths import (
+    configuration_digest,
+    ledger_dir,
+    privacy_problem,
+    runtime_roots,
+    seals_dir,
+    state_dir,
+)
 from quarterdeck.config.places.runtime_directory import live_digests
-from quarterdeck.ledger.store.lease import ledger_dir, read_holder
+from quarterdeck.ledger.store.lease import read_holder
 
 WHATS: Final = {
     "server": "home, temporary files and log of a server",

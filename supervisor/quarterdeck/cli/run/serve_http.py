@@ -10,7 +10,7 @@ from quarterdeck.cli.configure.client_tokens import deck_names, tokens_path
 from quarterdeck.cli.configure.secret import read_token, token_path
 from quarterdeck.cli.exits import UsageError, cannot_serve
 from quarterdeck.cli.output import print_json
-from quarterdeck.config.places.paths import state_dir
+from quarterdeck.config.places.paths import ledger_dir, state_dir
 
 if TYPE_CHECKING:
     import socket
@@ -51,7 +51,7 @@ def plan_http(
     from quarterdeck.daemon.deck_names import DeckNamesError
     from quarterdeck.daemon.decks import wanted_of
     from quarterdeck.host.http.options import HttpOptions, is_taken, listen, split_address
-    from quarterdeck.ledger.store.lease import ledger_dir, read_holder
+    from quarterdeck.ledger.store.lease import read_holder
     from quarterdeck_protocol.faults import ProtocolFault
 
     bind, port = split_address(wish.address)

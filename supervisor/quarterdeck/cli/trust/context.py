@@ -16,7 +16,7 @@ import msgspec
 from quarterdeck.cli.exits import CommandError, ExitCode, NotFoundError, UsageError, as_command_error, ledger_errors
 from quarterdeck.cli.source import Source, load
 from quarterdeck.config.native_tools import NO_SETTINGS
-from quarterdeck.config.places.paths import state_dir
+from quarterdeck.config.places.paths import ledger_dir, state_dir
 from quarterdeck.config.settings import Settings
 from quarterdeck.daemon.control.client import NoAnswerError, NotServingError, ask
 from quarterdeck.daemon.control.protocol import Decide, Refused
@@ -25,7 +25,7 @@ from quarterdeck.ledger.events.events import Stored, hash_of
 from quarterdeck.ledger.events.fold import Book
 from quarterdeck.ledger.open import STAYING
 from quarterdeck.ledger.store.database import audit_time
-from quarterdeck.ledger.store.lease import Holder, LeaseHeldError, ledger_dir, read_holder, take_lease
+from quarterdeck.ledger.store.lease import Holder, LeaseHeldError, read_holder, take_lease
 from quarterdeck.ledger.store.queries import Selection
 from quarterdeck.ledger.store.reader import LedgerReader
 from quarterdeck.ledger.store.store import LedgerStore

@@ -161,6 +161,16 @@ def default_state_dir() -> Path:
     return platformdirs.user_state_path(APP_NAME, appauthor=False)
 
 
+def ledger_dir(state: Path) -> Path:
+    """Return the ledger's directory in a state directory."""
+    return state / "ledger"
+
+
+def knows_servers() -> bool:
+    """Whether there is a ledger, by which servers can sleep. Without one, all start at once."""
+    return os.path.exists(ledger_dir(state_dir()))
+
+
 def runtime_dir() -> Path:
     """Return the root of runtime directories, short enough for sockets; it may not exist yet.
 

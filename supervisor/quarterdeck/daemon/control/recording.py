@@ -12,12 +12,12 @@ from typing import Final
 import msgspec
 
 from quarterdeck.common.shielding import carried_through
-from quarterdeck.config.places.paths import state_dir
+from quarterdeck.config.places.paths import ledger_dir, state_dir
 from quarterdeck.ledger.errors import LedgerError, LedgerWriteError
 from quarterdeck.ledger.events.events import decode_json, encode_json
 from quarterdeck.ledger.open import Batch, LedgerWriter
 from quarterdeck.ledger.store.database import audit_time
-from quarterdeck.ledger.store.lease import Holder, LeaseHeldError, ledger_dir, read_holder, take_lease
+from quarterdeck.ledger.store.lease import Holder, LeaseHeldError, read_holder, take_lease
 from quarterdeck.ledger.store.store import LedgerStore
 from quarterdeck.trust.common_record import CommonRecord
 from quarterdeck.trust.judge.verdicts import Decision, StaleDecisionError, decide

@@ -1,38 +1,22 @@
 """Start worker processes, as forks of the zygote or, where fork does not serve, as fresh interpreters."""
 
 import asyncio
-import importlib.util
 import logging
 import os
 import signal
-import socket
 import subprocess
-import sys
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from pathlib import Path
 from typing import Final, Protocol
 
 import msgspec
 
 from quarterdeck_protocol.spawn_orders import Died, Forked, Report, SpawnOrder
-from quarterdeck_sandbox import Machine, is_stopped, open_files_of_children
+from quarterdeck_sandbox import Machine, is_stopped
 
+from .interpreters import isolated, take_zygote
 from .zygote_silence import LOOK_S, ZygoteSilence
-
-NEEDED: Final = ("quarterdeck_worker", "quarterdeck_sandbox", "quarterdeck_protocol", "httpx2", "msgspec", "psutil")
-"""Packages whose folders an isolated interpreter is told, wherever they are installed."""
-
-INHERITED: Final = (
-    *("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR"),
-    *("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "all_proxy", "no_proxy"),
-    *("SSL_CERT_FILE", "SSL_CERT_DIR", "COVERAGE_PROCESS_START", "COVERAGE_PROCESS_CONFIG"),
-)
-"""All variables that a zygote's environment may hold; a server's own come with its `Open` order."""
-
-SPAWN_VARIABLE: Final = "QUARTERDECK_SPAWN"
-"""`fresh` starts each worker in an interpreter of its own."""
 
 EXIT_S: Final = 3.0
 """Seconds that a zygote may take to kill its workers once its socket is closed."""
@@ -67,36 +51,6 @@ class Placement(Protocol):
 
     async def close(self) -> None:
         """End every worker that is left, and everything that they left."""
-
-
-def forks_workers() -> bool:
-    """Whether workers are forks of a zygote here; Apple's frameworks do not survive a fork without exec."""
-    return os.environ.get(SPAWN_VARIABLE) != "fresh" and sys.platform != "darwin"
-
-
-def start_zygote_early() -> None:
-    """Start the zygote before there is a loop, so that both import at once; the first placement takes it. It ends with
-    us, also if nothing takes it.
-    """
-    if forks_workers() and not _early:
-        _early.append(_start_zygote())
-
-
-def has_early_zygote() -> bool:
-    """Whether one was started early that no placement has taken yet."""
-    return bool(_early)
-
-
-def _start_zygote() -> "tuple[subprocess.Popen[bytes], socket.socket]":
-    ours, theirs = socket.socketpair()
-    with theirs:
-        process = isolated("quarterdeck_worker.zygote", str(theirs.fileno()), pass_fds=[theirs.fileno()])
-    ours.setblocking(False)  # noqa: FBT003 - takes no keyword
-    return process, ours
-
-
-_early: "Final[list[tuple[subprocess.Popen[bytes], socket.socket]]]" = []
-"""The zygote that no placement has taken yet."""
 
 
 class PidHandle:
@@ -148,7 +102,7 @@ class ZygotePlacement:
         """Start the zygote; do not wait. `on_lost` gets its number of workers if it dies unasked and owes a `close`."""
         self._on_lost = on_lost
         self._loop = asyncio.get_running_loop()
-        self._process, ours = _early.pop() if _early else _start_zygote()
+        self._process, ours = take_zygote()
         self._control = ours
         self._starting: dict[int, tuple[asyncio.Future[SpawnedWorker], OnExit]] = {}
         self._exits: dict[int, tuple[OnExit, PidHandle]] = {}
@@ -331,41 +285,6 @@ class FreshPlacement:
             process.kill()
         if self._workers:
             await asyncio.wait([task for _, task in self._workers.values()])
-
-
-def isolated(
-    module: str, *args: str, pass_fds: list[int] | None = None, stdin: int = subprocess.DEVNULL
-) -> subprocess.Popen[bytes]:
-    """Start a module of ours in an interpreter that trusts neither our directory nor our variables. Call it from the
-    loop's thread: the process is killed when the calling thread ends (Linux).
-    """
-    boot = _folder_of("quarterdeck_worker") / "quarterdeck_worker" / "boot.py"
-    folders = dict.fromkeys(str(_folder_of(name)) for name in NEEDED)
-    return subprocess.Popen(
-        [
-            sys.executable,
-            "-I",
-            str(boot),
-            str(os.getpid()),
-            str(open_files_of_children()),
-            os.pathsep.join(folders),
-            module,
-            *args,
-        ],
-        stdin=stdin,
-        stdout=subprocess.DEVNULL,
-        pass_fds=pass_fds or [],
-        env={name: os.environ[name] for name in INHERITED if name in os.environ},
-        cwd="/",
-        start_new_session=True,
-    )
-
-
-def _folder_of(package: str) -> Path:
-    spec = importlib.util.find_spec(package)
-    if spec is None or not spec.submodule_search_locations:
-        raise ModuleNotFoundError(f"{package} is not installed")
-    return Path(spec.submodule_search_locations[0]).parent
 
 
 def _wait_or_kill(process: subprocess.Popen[bytes], within_s: float) -> None:

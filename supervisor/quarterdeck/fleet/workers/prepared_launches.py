@@ -11,7 +11,7 @@ import msgspec
 from quarterdeck_protocol.link.frames import OpenOrder, StdioServer
 from quarterdeck_sandbox import Machine, Places, Preparer, Requester
 
-from .placement import INHERITED
+from .interpreters import INHERITED
 
 PREPARE_S: Final = 1.0
 """Seconds for a layout, which takes milliseconds; on a file system that hangs it is left to the worker."""

@@ -28,15 +28,8 @@ from quarterdeck_protocol.spawn_orders import SpawnOrder
 from quarterdeck_sandbox import TreeMonitor, sweep_cgroups, try_cgroups, waited_s
 
 from .handle import WorkerHandle, WorkerListener
-from .placement import (
-    FreshPlacement,
-    OnExit,
-    Placement,
-    SpawnedWorker,
-    ZygotePlacement,
-    forks_workers,
-    has_early_zygote,
-)
+from .interpreters import forks_workers, has_early_zygote
+from .placement import FreshPlacement, OnExit, Placement, SpawnedWorker, ZygotePlacement
 from .router import SOCKET_NAME, Router
 
 if TYPE_CHECKING:

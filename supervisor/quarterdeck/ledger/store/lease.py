@@ -20,7 +20,6 @@ from quarterdeck.config.places.paths import UnsafePathError, make_private_dir
 from quarterdeck.ledger.errors import LedgerError, UnsafeLedgerError, UnusableLedgerError
 from quarterdeck.ledger.events.events import decode_json, encode_json
 
-DIRECTORY: Final = "ledger"
 LOCK_NAME: Final = "lock"
 
 DAEMON: Final = "daemon"
@@ -96,16 +95,6 @@ class Lease:
 
     def __exit__(self, *_: object) -> None:
         self.release()
-
-
-def knows_servers(state: Path) -> bool:
-    """Whether there is a ledger, by which servers can sleep. Without one, all start at once."""
-    return os.path.exists(ledger_dir(state))
-
-
-def ledger_dir(state: Path) -> Path:
-    """Return the ledger's directory in a state directory."""
-    return state / DIRECTORY
 
 
 def take_lease(

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from support.config.places import short_folder
 
+from quarterdeck.config.places.paths import ledger_dir
 from quarterdeck.config.places.runtime_directory import RuntimeDirectory
 from quarterdeck.daemon.control.protocol import Decided, Record, Refused
 from quarterdeck.daemon.control.recording import answer_record, hand_over
@@ -14,7 +15,7 @@ from quarterdeck.daemon.control.server import answering
 from quarterdeck.ledger.errors import LedgerError, LedgerWriteError
 from quarterdeck.ledger.events.events import Seen, Subject, hash_of
 from quarterdeck.ledger.open import Batch, LedgerWriter, VisitingRecorder, open_recorder
-from quarterdeck.ledger.store.lease import Holder, ledger_dir
+from quarterdeck.ledger.store.lease import Holder
 from quarterdeck.ledger.store.queries import CallRow
 from quarterdeck.ledger.store.reader import LedgerReader
 

@@ -19,17 +19,10 @@ from support.processes.running import a_process, pid_of_nobody
 from support.sandbox.machine_facts import LINUX_ONLY
 from support.waiting import turns, until
 
+from quarterdeck.fleet.workers import interpreters
 from quarterdeck.fleet.workers import placement as placement_module
-from quarterdeck.fleet.workers.placement import (
-    INHERITED,
-    NEEDED,
-    SPAWN_VARIABLE,
-    FreshPlacement,
-    PidHandle,
-    ZygotePlacement,
-    isolated,
-    start_zygote_early,
-)
+from quarterdeck.fleet.workers.interpreters import INHERITED, NEEDED, SPAWN_VARIABLE, isolated, start_zygote_early
+from quarterdeck.fleet.workers.placement import FreshPlacement, PidHandle, ZygotePlacement
 from quarterdeck_protocol.spawn_orders import Died, Forked
 from quarterdeck_sandbox import Machine
 
@@ -339,7 +332,7 @@ def test_an_isolated_interpreter_gets_nothing_of_ours_but_what_is_listed(monkeyp
 
 def test_what_an_isolated_interpreter_needs_must_be_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     """A half-done installation would be a worker that dies without a word."""
-    monkeypatch.setattr(placement_module, "NEEDED", (*NEEDED, "no_such_package_at_all"))
+    monkeypatch.setattr(interpreters, "NEEDED", (*NEEDED, "no_such_package_at_all"))
     with pytest.raises(ModuleNotFoundError, match="no_such_package_at_all"):
         isolated("some.module")
 
@@ -352,7 +345,7 @@ async def test_a_zygote_that_was_started_early_is_taken_by_the_first_placement(m
         started.append(words[:1])
         return PlayedZygote(pass_fds[0])
 
-    monkeypatch.setattr(placement_module, "isolated", isolated)
+    monkeypatch.setattr(interpreters, "isolated", isolated)
     monkeypatch.delenv(SPAWN_VARIABLE, raising=False)
     start_zygote_early()
     start_zygote_early()
@@ -371,7 +364,7 @@ def test_no_zygote_is_started_early_where_nothing_is_forked(why: str, monkeypatc
     """A process would wait for orders that nobody gives."""
     monkeypatch.setenv(SPAWN_VARIABLE, "fresh" if why == "fresh" else "")
     monkeypatch.setattr(sys, "platform", "darwin" if why == "darwin" else "linux")
-    monkeypatch.setattr(placement_module, "isolated", lambda *_, **__: pytest.fail("it was started"))
+    monkeypatch.setattr(interpreters, "isolated", lambda *_, **__: pytest.fail("it was started"))
     start_zygote_early()
 
 

@@ -16,7 +16,8 @@ from support.waiting import PATIENCE_S, turns, until
 
 from quarterdeck.config.places.paths import UnsafePathError, UnusableDirectoryError
 from quarterdeck.fleet.workers import runtime as runtime_module
-from quarterdeck.fleet.workers.placement import SPAWN_VARIABLE, SpawnedWorker
+from quarterdeck.fleet.workers.interpreters import SPAWN_VARIABLE
+from quarterdeck.fleet.workers.placement import SpawnedWorker
 from quarterdeck.fleet.workers.runtime import Runtime
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
 from quarterdeck_protocol.identity import CLIENT_VERSION

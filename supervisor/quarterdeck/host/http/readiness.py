@@ -8,8 +8,8 @@ from typing import Final
 
 import msgspec
 
+from quarterdeck.config.places.paths import ledger_dir
 from quarterdeck.ledger.store.database import DATABASE_NAME
-from quarterdeck.ledger.store.lease import ledger_dir
 from quarterdeck_protocol.plain_words import plain_words
 
 MIN_FREE_BYTES: Final = 4 * 1024 * 1024

@@ -10,6 +10,7 @@ import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from enum import Enum, auto
 from itertools import islice
 from typing import Final
 
@@ -63,6 +64,11 @@ _READ_ONLY: Final = re.compile(r"EROFS|[Rr]ead-only file ?system")
 _NO_ACCESS: Final = re.compile(r"EACCES|[Pp]ermission denied|Lock at '[^'\n]{1,1024}' could not be obtained")
 """The last one is what GitPython says of a lock that it cannot make."""
 
+_CHANGES: Final = re.compile(
+    r"\b(?:mkdir|mkdtemp|rename|rmdir|unlink|copyfile|symlink|link|chmod|ftruncate|[fl]?utimes?) ['\"]"
+)
+"""How Node names a call that changes what it was given; of a hidden path the errno says only that it is not there."""
+
 _NOT_PERMITTED: Final = re.compile(r"EPERM|[Oo]peration not permitted|ECOMPROMISED")
 """npm reports the last one for a lock with times that it may not set."""
 
@@ -105,6 +111,14 @@ _LIMITS: Final = tuple(
     }.items()
 )
 """What programs say at a limit, and the policy's name of it."""
+
+
+class Attempt(Enum):
+    """What a line says was tried with a path that it names."""
+
+    UNKNOWN = auto()
+    CHANGE = auto()  # to change it
+    REFUSED = auto()  # to change it, and that this was refused
 
 
 class Outside(msgspec.Struct, frozen=True):
@@ -270,7 +284,7 @@ class Denial(msgspec.Struct, frozen=True):
         if need.key == "network":
             return f"quarterdeck: {need.path} is not among the hosts that this server may reach. To let it: {how}"
         if need.key == "write":
-            return f"quarterdeck: this server can only read {need.path}. To let it change that: {how}"
+            return f"quarterdeck: this server cannot change {need.path}. To let it: {how}"
         return (
             f"quarterdeck: {need.path} is hidden from this server. To show it: {how} (--write lets it change it, too)"
         )
@@ -284,18 +298,18 @@ def find_denial(error: str, confinement: Confinement, given: Iterable[str] = ())
     could be one of the user's network.
     """
     outside, text = _outside_of(confinement), error[-MAX_TEXT:]
-    paths = ((_outside(path, outside), False) for path in given if path.isprintable())
+    paths = ((_outside(path, outside), Attempt.UNKNOWN) for path in given if path.isprintable())
     return (
         _denied_path(_paths_in(text, outside), outside) or _denied_host(text, outside) or _denied_path(paths, outside)
     )
 
 
-def _denied_path(paths: Iterable[tuple[str, bool]], outside: Outside) -> Denial | None:
-    for path, is_refused_write in islice(paths, MAX_PATHS):
-        if is_refused_write:
+def _denied_path(paths: Iterable[tuple[str, Attempt]], outside: Outside) -> Denial | None:
+    for path, attempt in islice(paths, MAX_PATHS):
+        if attempt is Attempt.REFUSED:
             # Named by itself, a part of `.git` would be open with its hooks and settings; a work tree's stay closed.
             path = path.partition("/.git/")[0].removesuffix("/.git")  # noqa: PLW2901
-        if (need := _denied(path, outside, is_refused_write=is_refused_write)) is not None:
+        if (need := _denied(path, outside, attempt)) is not None:
             return Denial(need, path if path.isprintable() and outside.exists(path) else need.path)
     return None
 
@@ -310,18 +324,20 @@ def _denied_host(text: str, outside: Outside) -> Denial | None:
     return None
 
 
-def _denied(path: str, outside: Outside, *, is_refused_write: bool) -> RequiredPath | None:
+def _denied(path: str, outside: Outside, attempt: Attempt) -> RequiredPath | None:
     """Return what would let it use a path; None if nothing is in its way, or nothing may be granted."""
     folder = os.path.dirname(path)
     if outside.visible(path):
-        if not is_refused_write or is_within_any(path, outside.closed) or path.startswith(_OF_THE_SYSTEM):
+        is_refused = attempt is Attempt.REFUSED
+        if not is_refused or is_within_any(path, outside.closed) or path.startswith(_OF_THE_SYSTEM):
             return None
         need = RequiredPath("write", path if os.path.isdir(path) else folder)
     else:
         # Names with a dot are of programs: their settings and secrets.
         if "/." in path or not (outside.exists(path) or outside.exists(folder)):
             return None
-        need = RequiredPath("read", path if outside.exists(path) else folder)
+        key = "read" if attempt is Attempt.UNKNOWN else "write"
+        need = RequiredPath(key, path if outside.exists(path) else folder)
         if outside.visible(need.path):
             return None
     return None if _secret_in(need.path, outside.user_home) or outside.objection(need) else need
@@ -425,11 +441,12 @@ def _all(text: str, outside: Outside) -> Iterator[str]:
 
 
 def _of_paths(text: str, outside: Outside) -> Iterator[str]:
-    for path, is_refused_write in _paths_in(text, outside):
+    for path, attempt in _paths_in(text, outside):
         if outside.visible(path):
-            if is_refused_write and is_within_any(path, outside.closed):
+            is_refused = attempt is Attempt.REFUSED
+            if is_refused and is_within_any(path, outside.closed):
                 yield f"{path} can only be read: quarterdeck or other programs trust what is there"
-            elif is_refused_write and not path.startswith(_OF_THE_SYSTEM):
+            elif is_refused and not path.startswith(_OF_THE_SYSTEM):
                 folder = os.path.dirname(path)
                 why = outside.objection(RequiredPath("write", folder))
                 yield f"{path} can only be read; " + (why or f'add "write": ["{folder}"]')
@@ -437,18 +454,20 @@ def _of_paths(text: str, outside: Outside) -> Iterator[str]:
             yield _hidden(path, outside)
 
 
-def _paths_in(text: str, outside: Outside) -> Iterator[tuple[str, bool]]:
-    """Yield each path in a text once, as it is outside, and whether its line says that it could not be written."""
+def _paths_in(text: str, outside: Outside) -> Iterator[tuple[str, Attempt]]:
+    """Yield each path in a text once, as it is outside, and what its line says was tried with it."""
     seen: set[str] = set()
     for line in text.splitlines():
         is_read_only = _READ_ONLY.search(line) is not None
         is_refused = _NO_ACCESS.search(line) is not None
+        otherwise = Attempt.CHANGE if _CHANGES.search(line) else Attempt.UNKNOWN
         for expression in (_QUOTED_PATH, _PATH):
             for match in expression.finditer(line):
                 path = _outside(match[1].rstrip(".,!?\\"), outside)
                 if path not in seen:
                     seen.add(path)
-                    yield path, is_read_only or (is_refused and outside.only_readable(path))
+                    is_kept = is_read_only or (is_refused and outside.only_readable(path))
+                    yield path, Attempt.REFUSED if is_kept else otherwise
 
 
 def _of_programs(text: str, outside: Outside) -> Iterator[str]:

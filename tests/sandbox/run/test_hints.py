@@ -330,6 +330,8 @@ def test_a_denial_is_of_the_exact_path_and_of_its_folder_only_if_it_is_not_there
         ("ENOENT: '~/Documents/a b.md'", "read ~/Documents/a b.md"),
         ("ENOENT: ~/Documents/new.md", "read ~/Documents"),
         (r'{"error": "no file matches \"~/proj/tool.py\""}', "read ~/proj/tool.py"),
+        ("ENOENT: no such file or directory, mkdir '~/Documents/new'", "write ~/Documents"),
+        ("ENOENT: no such file or directory, unlink '~/proj/tool.py'", "write ~/proj/tool.py"),
         ("EROFS: ~/open/x", "write ~/open/x"),
         ("EROFS: '~/open'", "write ~/open"),
         ("EROFS: ~/open/new", "write ~/open"),

@@ -81,6 +81,7 @@ ENTRIES: Final = (
     Entry("purge", "configure.purge:purge", CONFIGURE, "Show what is kept on disk, and remove it"),
     Entry("check", "diagnose.check:check", DIAGNOSE, "Try a server: every tool, odd requests, effects", verbatim=True),
     Entry("doctor", "diagnose.doctor:doctor", DIAGNOSE, "Find out what this machine can enforce, by trying it"),
+    Entry("why", "trust.why:why", DIAGNOSE, "Tell one call's whole story: who, what was approved, server, time, end"),
     Entry("explain", "diagnose.explain:explain", DIAGNOSE, "Explain an error's code: cause, remedy, example"),
     Entry("allow", "configure.allow:allow", TRUST, "Give servers' sandboxes what their rows ask for"),
     Entry("suggest", "configure.suggest:suggest", TRUST, "Propose what a server's sandbox lacked in its calls"),

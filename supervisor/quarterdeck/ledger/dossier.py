@@ -4,11 +4,12 @@ Bounded, and without what a server answered: its own error texts are results, of
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
 import msgspec
 
-from quarterdeck_protocol.faults import ProtocolFault
+from quarterdeck_protocol.faults import Dossier, ProtocolFault
 
 from .events.events import decode_json, encode_json
 
@@ -23,20 +24,13 @@ _LOOK_CHARS: Final = 4 * MAX_CHARS
 
 
 class CallDossier(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """A fault as it is kept; see `ProtocolFault` and `Dossier`.  `reply_code` is that of a server's JSON-RPC error."""
+    """A fault as it is kept; see `ProtocolFault`.  `reply_code` is that of a server's JSON-RPC error."""
 
     kind: str
     message: str = ""
     remedy: str = ""
     reply_code: int | None = None
-    exit_status: int | None = None
-    signal: int | None = None
-    limit: str = ""
-    uptime_s: float | None = None
-    peak_rss_bytes: int | None = None
-    cpu_s: float | None = None
-    hints: tuple[str, ...] = ()
-    stderr_tail: str = ""
+    dossier: Dossier | None = None
 
 
 def write_dossier(fault: ProtocolFault, redact: Callable[[str], str]) -> str:
@@ -46,24 +40,17 @@ def write_dossier(fault: ProtocolFault, redact: Callable[[str], str]) -> str:
         return redact(text[:_LOOK_CHARS])[:most]
 
     found = fault.dossier
+    if found is not None:
+        tail = redact(found.stderr_tail[-_LOOK_CHARS:])[-MAX_CHARS:]
+        hints = tuple(first(hint, MAX_HINT_CHARS) for hint in found.hints[:MAX_HINTS])
+        found = replace(found, stderr_tail=tail, hints=hints, limit=found.limit and first(found.limit))
     kept = CallDossier(
         kind=fault.kind,
         message=first(fault.message) if fault.reply is None else "",
         remedy=first(fault.remedy or ""),
         reply_code=fault.reply.code if fault.reply is not None else None,
+        dossier=found,
     )
-    if found is not None:
-        kept = msgspec.structs.replace(
-            kept,
-            exit_status=found.exit_status,
-            signal=found.signal,
-            limit=first(found.limit or ""),
-            uptime_s=found.uptime_s,
-            peak_rss_bytes=found.peak_rss_bytes,
-            cpu_s=found.cpu_s,
-            hints=tuple(first(hint, MAX_HINT_CHARS) for hint in found.hints[:MAX_HINTS]),
-            stderr_tail=redact(found.stderr_tail[-_LOOK_CHARS:])[-MAX_CHARS:],
-        )
     return encode_json(kept).decode()
 
 

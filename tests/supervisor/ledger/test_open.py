@@ -276,8 +276,10 @@ async def test_the_row_of_a_call_has_what_its_story_needs() -> None:
     assert len(row.dossier) < 5_000
     found = read_dossier(row.dossier)
     assert found is not None
-    assert (found.kind, found.message[:9], found.signal, found.limit) == ("transport", "a *** \udcffmm", 9, "memory")
-    assert (len(found.message), len(found.hints), found.stderr_tail[-6:]) == (1_000, 5, "******")
+    assert found.dossier is not None
+    assert (found.kind, found.message[:11], len(found.message)) == ("transport", "a *** \udcffmmmm", 1_000)
+    assert (found.dossier.signal, found.dossier.limit, len(found.dossier.hints)) == (9, "memory", 5)
+    assert found.dossier.stderr_tail[-6:] == "******"
     assert "it says so" not in answered.dossier
     assert read_dossier(answered.dossier) == CallDossier("tool_error", remedy=str(reply.remedy), reply_code=-32000)
 

@@ -52,6 +52,7 @@ ENTRIES: Final = (
     Entry("up", "run.daemon_commands:up", RUN, "Start the daemon that all clients share, and have it stay"),
     Entry("down", "run.daemon_commands:down", RUN, "End the daemon"),
     Entry("status", "run.daemon_commands:status", RUN, "Show the daemon: who is connected, and what runs"),
+    Entry("ui", "run.ui:ui", RUN, "Open a page with what runs, what waits for approval, calls and the ledger"),
     Entry("service", "run.service:group", RUN, "Have the system run the daemon from each login on"),
     Entry("tools", "run.tools:tools", RUN, "List the tools that can be called"),
     Entry("call", "run.tools:call", RUN, "Call one tool and print what it answers"),

@@ -26,11 +26,13 @@ from quarterdeck.cli.exits import CommandError, ExitCode, ledger_error
 from quarterdeck.cli.log_setup import OURS, LineFormatter
 from quarterdeck.cli.process import collect_rarely
 from quarterdeck.common.http_wish import HttpWish
+from quarterdeck.common.imports import imported
 from quarterdeck.common.local_socket import read_key
 from quarterdeck.common.shielding import cancelled, carried_through
 from quarterdeck.config.load.file import ConfigFileError
 from quarterdeck.config.places.paths import UnsafePathError, configuration_digest, state_dir
 from quarterdeck.config.settings import Settings
+from quarterdeck.daemon.control.protocol import Answer, OpenPage, Refusal, Refused, Request
 from quarterdeck.daemon.control.recording import Decisions
 from quarterdeck.daemon.control.server import answering, open_control
 from quarterdeck.daemon.decks import LINGER_S, Decks, RefusalError, current_deck, current_name
@@ -64,6 +66,7 @@ from .request import read_found, read_lock, read_request
 from .serve_watch import changes_logged, drifted, following, serve_locked
 
 if TYPE_CHECKING:
+    from quarterdeck.page.listener import Page
     from quarterdeck.trust.lock.lockfile import DeckLock
 
 LINGER_VARIABLE: Final = "QUARTERDECK_LINGER"
@@ -226,8 +229,10 @@ async def _serve(entrance: Entrance, log: "DaemonLog", linger_s: float, leaving:
         stack.push_async_callback(carried_through, decks.close)
         http = HttpListening(decks, partial(make_options, log.withhold), to_refusal, partial(keep_wish, directory))
         stack.push_async_callback(carried_through, http.close)
-        await stack.enter_async_context(answering(runtime.directory, Decisions(recorder, shared.common).answer))
         server = DoorServer(entrance.listener, read_key(directory / KEY_NAME), decks, to_refusal, http)
+        commands = _Commands(shared, decks, server)
+        stack.push_async_callback(carried_through, commands.close)
+        await stack.enter_async_context(answering(runtime.directory, commands.answer))
         if entrance.is_managed:
             server.obey(Order.STAY)
         log.follow(server)
@@ -237,7 +242,9 @@ async def _serve(entrance: Entrance, log: "DaemonLog", linger_s: float, leaving:
         _log.info("the daemon listens in %s (pid %d)", directory, os.getpid())
         opening_http = asyncio.create_task(_listen_first(server, http, directory))
         try:
-            while not (await _is_wanted_no_more(server, decks) and await _has_left(server, directory, mark, leaving)):
+            while not (
+                await _is_wanted_no_more(server, decks, commands) and await _has_left(server, directory, mark, leaving)
+            ):
                 pass
         finally:
             await cancelled(opening_http)
@@ -263,12 +270,45 @@ async def _listen_first(server: DoorServer, http: HttpListening, directory: Path
     server.changed.set()  # it may stay now
 
 
-async def _is_wanted_no_more(server: DoorServer, decks: Decks) -> bool:
+class _Commands:
+    """Answers commands that are asked of the daemon, not of a deck, and has the page."""
+
+    def __init__(self, shared: Shared, decks: Decks, server: DoorServer) -> None:
+        self._shared = shared
+        self._decks = decks
+        self._server = server
+        self._decisions = Decisions(shared.recorder, shared.common)
+        self._page: Page | None = None
+
+    @property
+    def page_is_used(self) -> bool:
+        return self._page is not None and self._page.is_used
+
+    async def answer(self, request: Request) -> Answer:
+        if not isinstance(request, OpenPage):
+            return await self._decisions.answer(request)
+        # Only now: what it takes is imported for those who look at it.
+        await imported("quarterdeck.page.listener")
+        from quarterdeck.page.listener import Page
+
+        if self._page is None:
+            self._page = Page(self._shared, self._decks, self._server.status, self._decisions.decide, to_refusal)
+        try:
+            return await self._page.link(request)
+        except OSError as error:
+            return Refused(Refusal.INTERNAL, f"the page cannot listen on loopback: {error.strerror or error}")
+
+    async def close(self) -> None:
+        if self._page is not None:
+            await self._page.close()
+
+
+async def _is_wanted_no_more(server: DoorServer, decks: Decks, commands: _Commands) -> bool:
     """Wait for a change, or until idle for a while. Return whether the daemon may end."""
     server.changed = decks.changed = changed = asyncio.Event()
     if server.order is not None:
         return True
-    is_idle = server.is_idle and not len(decks) and not server.stays
+    is_idle = server.is_idle and not len(decks) and not server.stays and not commands.page_is_used
     try:
         async with asyncio.timeout(IDLE_S if is_idle else None):
             await changed.wait()

@@ -59,11 +59,11 @@ def up(
 def _up(wish: HttpWish | None, held: HeldListener, *, replace: bool, json: bool) -> None:
     before = _end(Order.REPLACE, held) if replace else None
     if not replace and (lost := _unreachable()) is not None:
-        found = _ask(running_dir(), Order.STATUS)
+        found = ask_for_status(running_dir(), Order.STATUS)
         if found is None or found.pid != lost.pid:
             why = str(OtherDaemonError(lost.pid))
             raise CommandError(ExitCode.NO_ANSWER, why, "quarterdeck up --replace ends it, and starts a new one")
-    if wish is not None and wish.address and _ask(running_dir(), Order.STATUS) is None:
+    if wish is not None and wish.address and ask_for_status(running_dir(), Order.STATUS) is None:
         _listen_there_first(wish)
     if before is not None and before.http is not None and (wish is None or wish == HttpWish()):
         wish = before.http.wish or wish  # as it listened before
@@ -71,9 +71,9 @@ def _up(wish: HttpWish | None, held: HeldListener, *, replace: bool, json: bool)
     stays = before is None or before.stays or wish is not None
     order = Order.STAY if stays else Order.STATUS
     for _ in range(2):  # the one that is reached first may have been killed, and its socket not been closed yet
-        with _start_errors():
+        with start_errors():
             directory = start_daemon(daemon_dir(), os.environ)
-        if (status := _ask(directory, order, wish, held)) is not None:
+        if (status := ask_for_status(directory, order, wish, held)) is not None:
             break
     else:
         raise CommandError(ExitCode.NO_ANSWER, "the daemon ended at its start", f"its log says why: {log_path()}")
@@ -116,7 +116,7 @@ def down(json: options.Json = False) -> None:
 
 def status(json: options.Json = False) -> None:
     """Show the daemon: who is connected, from where and since when; and what runs."""
-    found = _ask(running_dir(), Order.STATUS)
+    found = ask_for_status(running_dir(), Order.STATUS)
     if json:
         print_json({"running": found is not None, **({"daemon": found} if found is not None else {})})
         return
@@ -216,19 +216,21 @@ def _listen_there_first(wish: HttpWish) -> None:
     if (service_dir() / SOCKET_NAME).exists():
         return  # a service manager starts it, as the user's file says
     directory = daemon_dir()
-    with _start_errors(), start_lock(directory):
+    with start_errors(), start_lock(directory):
         ask_for(directory, wish)
 
 
-def _start_errors() -> AbstractContextManager[None]:
+def start_errors() -> AbstractContextManager[None]:
+    """Turn errors of starting the daemon into those of a command."""
     return as_command_error(
         StartTimeoutError, UnsafePathError, OSError, remedy="see quarterdeck doctor", code=ExitCode.NO_ANSWER
     )
 
 
-def _ask(
+def ask_for_status(
     directory: Path, order: Order, http: HttpWish | None = None, held: HeldListener | None = None
 ) -> DaemonStatus | None:
+    """Return the daemon's status after an order, None without a daemon. Raise CommandError if it does not answer."""
     try:
         return ask_daemon(directory, order, http, held)
     except NoDaemonError:

@@ -31,6 +31,7 @@ from .protocol import (
     ListingView,
     LogFile,
     LogPath,
+    OpenPage,
     Ps,
     Record,
     Refusal,
@@ -85,6 +86,8 @@ async def answer(product: Product, request: Request) -> Answer:
         case WriteCalls():
             await product.write_calls()
             return Written()
+        case OpenPage():
+            return Refused(Refusal.BAD_REQUEST, "this is asked of the daemon, not of a deck")
         case Record():
             return await answer_record(product.approvals.record, request)
         case Inspect(server):

@@ -96,7 +96,15 @@ class Record(Message, frozen=True, tag="record"):
     batch: bytes
 
 
-Request = Ps | Tools | Call | Restart | Wake | Sleep | LogPath | Inspect | Listings | Decide | WriteCalls | Record
+class OpenPage(Message, frozen=True, tag="open_page"):
+    """Make a link that opens the daemon's page once; `read_only` for a page that may only look."""
+
+    read_only: bool = False
+
+
+Request = (
+    Ps | Tools | Call | Restart | Wake | Sleep | LogPath | Inspect | Listings | Decide | WriteCalls | Record | OpenPage
+)
 
 
 class FaultView(msgspec.Struct, frozen=True):
@@ -242,6 +250,12 @@ class Written(Message, frozen=True, tag="written"):
     """The answer to `WriteCalls`."""
 
 
+class PageLink(Message, frozen=True, tag="page_link"):
+    """The answer to `OpenPage`."""
+
+    url: str
+
+
 class Result(Message, frozen=True, tag="result"):
     """The tool answered the call; `body` is a server's result as it wrote it, a native one's as clients get it."""
 
@@ -353,6 +367,7 @@ Answer = (
     | Inspection
     | Decided
     | Written
+    | PageLink
     | Refused
 )
 

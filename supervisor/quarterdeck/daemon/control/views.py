@@ -65,10 +65,11 @@ async def view_servers(product: Product, statuses: Iterable[EndpointStatus]) -> 
     """The statuses as they are shown, with their memory."""
     statuses = tuple(statuses)
     memory = await asyncio.to_thread(tree_memory, [status.pid for status in statuses if status.pid is not None])
-    return tuple(_view_server(product, status, memory) for status in statuses)
+    return tuple(view_server(product, status, memory) for status in statuses)
 
 
-def _view_server(product: Product, status: EndpointStatus, memory: dict[int, int]) -> ServerView:
+def view_server(product: Product, status: EndpointStatus, memory: dict[int, int]) -> ServerView:
+    """Return a server as it is shown; `memory` has the resident bytes of process trees by their roots."""
     config, sandbox = product.config(status.server), status.sandbox
     offer = product.approvals.offer(status.server)
     is_usable = is_usable_phase(status.phase)

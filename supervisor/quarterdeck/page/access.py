@@ -1,0 +1,105 @@
+"""Who may open the page: one-time links that become sessions, and the token of each form. Pure.
+
+Secrets are kept only as hashes, by which they are looked up: the time of a lookup tells nothing about them.
+"""
+
+import hashlib
+import hmac
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+LINK_S: Final = 60.0
+"""Seconds in which a link can be opened, once."""
+
+MAX_LINKS: Final = 16
+"""Unopened links at a time; one more makes the oldest useless."""
+
+SESSION_S: Final = 12 * 3600.0
+"""Seconds that a session lasts without a request: a working day."""
+
+MAX_SESSIONS: Final = 32
+"""Browsers at a time; one more ends the session that was used longest ago."""
+
+
+class Session(msgspec.Struct):
+    """One browser.
+
+    Attributes:
+        form_key: makes its forms' tokens.
+        may_act: whether it may decide and restart, not only look.
+        seen: when it was used last, in monotonic seconds.
+        said: the outcome of its last form, shown with the next page.
+    """
+
+    form_key: str
+    may_act: bool
+    seen: float
+    said: str = ""
+
+    def token_of(self, action: str) -> str:
+        """Return the token of the form that posts to `action`."""
+        return hmac.new(self.form_key.encode(), action.encode(), hashlib.sha256).hexdigest()
+
+    def admits(self, action: str, token: str) -> bool:
+        """Return whether this session may post this form."""
+        return self.may_act and hmac.compare_digest(self.token_of(action).encode(), token.encode())
+
+
+class Access:
+    """The links and sessions of one page; `make` returns a new secret of 256 bits. `now` is monotonic seconds."""
+
+    def __init__(self, make: Callable[[], str]) -> None:
+        self._make = make
+        self._links: dict[str, tuple[float, bool]] = {}
+        self._sessions: dict[str, Session] = {}
+
+    def link(self, now: float, *, may_act: bool) -> str:
+        """Return the secret of a new link."""
+        self._links = {key: each for key, each in self._links.items() if now < each[0]}
+        while len(self._links) >= MAX_LINKS:
+            del self._links[next(iter(self._links))]
+        secret = self._make()
+        self._links[_hash(secret)] = (now + LINK_S, may_act)
+        return secret
+
+    def open(self, secret: str, now: float) -> str | None:
+        """Return the cookie of a new session, None for a link that is used, old or unknown; either way it is used."""
+        until, may_act = self._links.pop(_hash(secret), (now, False))
+        if now >= until:
+            return None
+        while len(self._sessions) >= MAX_SESSIONS:
+            del self._sessions[min(self._sessions, key=lambda key: self._sessions[key].seen)]
+        cookie = self._make()
+        self._sessions[_hash(cookie)] = Session(self._make(), may_act, now)
+        return cookie
+
+    def session(self, cookie: str, now: float) -> Session | None:
+        """Return the session of this cookie, None if it has ended or never was; it is used by that."""
+        key = _hash(cookie)
+        session = self._sessions.get(key)
+        if session is None:
+            return None
+        if now - session.seen > SESSION_S:
+            del self._sessions[key]
+            return None
+        session.seen = now
+        return session
+
+    def is_open(self, cookie: str) -> bool:
+        """Return whether the session of this cookie lasts; it is not used by that."""
+        return _hash(cookie) in self._sessions
+
+    def leave(self, cookie: str) -> None:
+        """End the session of this cookie."""
+        self._sessions.pop(_hash(cookie), None)
+
+    def is_used(self, now: float, within_s: float) -> bool:
+        """Return whether a link can still be opened, or a session was used within so many seconds."""
+        links = any(now < until for until, _ in self._links.values())
+        return links or any(now - each.seen < within_s for each in self._sessions.values())
+
+
+def _hash(secret: str) -> str:
+    return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()

@@ -1,0 +1,154 @@
+"""Serve the page from the daemon's process, on a loopback port of its own, from its first link until the daemon ends.
+
+While the page is used, the user's own deck stays open: a person who looks at their servers is one of its clients.
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+import secrets
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import AsyncExitStack, suppress
+from time import monotonic
+from typing import Final
+
+import uvicorn
+
+from quarterdeck.app import Shared
+from quarterdeck.common.shielding import cancelled
+from quarterdeck.daemon.control.protocol import OpenPage, PageLink
+from quarterdeck.daemon.decks import LINGER_S, Decks, ToRefusal
+from quarterdeck.daemon.messages import DaemonStatus
+from quarterdeck.host.http.admission import USER_DECK
+
+from .access import Access
+from .app import Decide, PageApp
+from .state import DaemonState
+
+MAX_CONNECTIONS: Final = 160
+"""Open at a time: `MAX_STREAMS` pages that follow what happens, and room to load others."""
+
+UNREAD_S: Final = 30
+"""Seconds that a browser may leave an answer unread; then the kernel closes its connection."""
+
+UNREAD_BYTES: Final = 256 * 1024
+"""Of one connection, kept by the kernel."""
+
+OPEN_S: Final = 5.0
+"""Seconds that a link waits for the user's own deck to open, which takes a fraction of one."""
+
+LOOK_S: Final = 5.0
+"""Between two looks whether the page is used."""
+
+STOP_S: Final = 1
+"""Whole seconds that open pages may take to close when the daemon ends."""
+
+_log = logging.getLogger("quarterdeck.page")
+
+
+class Page:
+    """The page of one daemon; nothing listens before `link` is called."""
+
+    def __init__(
+        self,
+        shared: Shared,
+        decks: Decks,
+        status: Callable[[], DaemonStatus],
+        decide: Decide,
+        to_refusal: ToRefusal,
+    ) -> None:
+        self._decks = decks
+        self._to_refusal = to_refusal
+        self._access = Access(lambda: secrets.token_urlsafe(32))
+        self._secret = secrets.token_urlsafe(16)
+        self._state = DaemonState(decks, status, shared.recorder)
+        self._app = PageApp(self._state, self._access, decide, self._secret, shared.bus)
+        self._server: _Server | None = None
+        self._serving: asyncio.Task[None] | None = None
+        self._holding: asyncio.Task[None] | None = None
+        self._address = ""
+
+    @property
+    def is_used(self) -> bool:
+        """Whether a person has the page open, or was just given a link to it."""
+        return self._holding is not None and not self._holding.done()
+
+    async def link(self, request: OpenPage) -> PageLink:
+        """Return a new link, once the page listens and the user's own deck is open, or was waited for. May raise
+        OSError.
+        """
+        if self._server is None:
+            listener = _listen()
+            self._address = "http://{}:{}".format(*listener.getsockname())
+            config = uvicorn.Config(
+                self._app,
+                interface="asgi3",
+                lifespan="off",
+                ws="none",
+                proxy_headers=False,
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                limit_concurrency=MAX_CONNECTIONS,
+                timeout_graceful_shutdown=STOP_S,
+            )
+            self._server = _Server(config)
+            self._serving = asyncio.create_task(self._server.serve([listener]))
+            _log.info("the page listens at %s", self._address)
+        secret = self._access.link(monotonic(), may_act=not request.read_only)
+        if not self.is_used:
+            opened = asyncio.Event()
+            self._holding = asyncio.create_task(self._hold_deck(opened))
+            self._decks.changed.set()  # the daemon stays from now on
+            with suppress(TimeoutError):
+                async with asyncio.timeout(OPEN_S):
+                    await opened.wait()
+        return PageLink(f"{self._address}/{self._secret}/open/{secret}")
+
+    async def close(self) -> None:
+        """Close all pages, and listen no more. Repeatable."""
+        if self._holding is not None:
+            await cancelled(self._holding)
+        if self._server is not None and self._serving is not None:
+            self._server.should_exit = True
+            await asyncio.wait([self._serving])
+
+    async def _hold_deck(self, opened: asyncio.Event) -> None:
+        async with AsyncExitStack() as stack:
+            try:
+                await stack.enter_async_context(self._decks.borrow_named(USER_DECK, os.environ))
+                self._state.problem = ""
+            except Exception as error:
+                refusal = self._to_refusal(error)
+                if refusal is None:
+                    _log.exception("the page cannot open the user's deck")
+                self._state.problem = f"{refusal.message}. Fix: {refusal.remedy}" if refusal is not None else str(error)
+            opened.set()
+            while self._access.is_used(monotonic(), LINGER_S):  # noqa: ASYNC110 - time alone ends it
+                await asyncio.sleep(LOOK_S)
+        self._decks.changed.set()  # the daemon may end now
+
+
+class _Server(uvicorn.Server):
+    """Uvicorn as a part: signals belong to the process."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+def _listen() -> socket.socket:
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+    try:
+        # Every accepted connection has them, too.
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, UNREAD_BYTES)
+        if hasattr(socket, "TCP_USER_TIMEOUT"):
+            listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNREAD_S * 1000)
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+    except OSError:
+        listener.close()
+        raise
+    return listener

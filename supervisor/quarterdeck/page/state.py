@@ -1,0 +1,297 @@
+"""Collect what the page shows, from the daemon's open decks and its ledger.
+
+Nothing here waits for a server. What reads files or compares texts runs in threads.
+"""
+
+import asyncio
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from typing import Final
+
+import msgspec
+
+from quarterdeck.config.load.trouble import Trouble
+from quarterdeck.config.places.paths import ledger_dir, seals_dir, state_dir
+from quarterdeck.daemon.control.protocol import Inspection, ServerView
+from quarterdeck.daemon.control.views import view_inspection, view_server
+from quarterdeck.daemon.decks import Deck
+from quarterdeck.daemon.messages import ClientStatus, DaemonStatus
+from quarterdeck.ledger.events.events import ORDER
+from quarterdeck.ledger.events.fold import ItemKey
+from quarterdeck.ledger.events.history import HistoryLine, lines_of
+from quarterdeck.ledger.open import LedgerWriter
+from quarterdeck.ledger.store.queries import CallRow, Selection
+from quarterdeck.ledger.store.reader import LedgerReader
+from quarterdeck.running_product import Product
+from quarterdeck.seals.manifest import Changes, SealError, compare
+from quarterdeck.seals.store import SealStore
+from quarterdeck.trust.configured_servers import configured
+from quarterdeck.trust.diff.changes import Change
+from quarterdeck.trust.judge.overview import Matter, ServerMatters, State, difference, renames, survey
+from quarterdeck.trust.judge.server_rows import NativeRow, ServerRow
+from quarterdeck.trust.judge.verdicts import Decision
+from quarterdeck_protocol.contract import EndpointStatus
+
+MAX_ITEMS: Final = 200
+"""Held items of one server on one page; the next ones follow when these are decided."""
+
+MAX_SHOWN_CHARS: Final = 300_000
+"""Text of one server's changes that a page shows in whole; of more, it shows the beginnings first."""
+
+LINES: Final = 100
+"""Calls, or lines of history, on one page."""
+
+
+class ServerLook(msgspec.Struct, frozen=True):
+    """One server of an open deck: its `place` is the token of its scope and id; `cpu_s` is None without a process that
+    we confine.
+    """
+
+    deck: str
+    place: str
+    view: ServerView
+    cpu_s: float | None
+
+
+class DeckLook(msgspec.Struct, frozen=True):
+    """One open deck."""
+
+    key: str
+    name: str
+    files: tuple[str, ...]
+    problem: str
+    troubles: tuple[Trouble, ...]
+    servers: tuple[ServerLook, ...]
+    clients: tuple[ClientStatus, ...]
+
+
+class ReviewItem(msgspec.Struct, frozen=True):
+    """One thing that can be decided.
+
+    Attributes:
+        token: names it in the form that is shown; another form has another token.
+        changes: what approving it changes; without any, `sameness` says why.
+        is_chosen: whether the form approves it unless the person takes it out: the scan found nothing in it.
+    """
+
+    token: str
+    key: ItemKey
+    state: str
+    changes: tuple[Change, ...]
+    findings: tuple[tuple[str, str], ...]
+    sameness: str
+    is_chosen: bool
+
+
+class ServerReview(msgspec.Struct, frozen=True):
+    """Everything of one server that can be decided, and what confines it.
+
+    Attributes:
+        is_whole: whether `items` show all of their changes.
+        more: how many items follow on the next page.
+        packages: how the packages of its seal differ from those of the seal before; None if that is not known.
+        inspections: of the server in each open deck that has it.
+    """
+
+    place: str
+    server: ServerMatters
+    items: tuple[ReviewItem, ...]
+    is_whole: bool
+    more: int
+    renames: tuple[str, ...]
+    packages: Changes | None
+    inspections: tuple[Inspection, ...]
+
+
+class DaemonState:
+    """The daemon's decks and ledger; `status` returns its status. `problem` is why the user's own deck is not open;
+    empty for none.
+    """
+
+    def __init__(self, decks: Iterable[Deck], status: Callable[[], DaemonStatus], recorder: LedgerWriter) -> None:
+        self._decks = decks
+        self.status: Final = status
+        self._recorder = recorder
+        self.problem = ""
+
+    def products(self) -> Iterator[tuple[Deck, Product]]:
+        """Yield every open deck with its product."""
+        for deck in self._decks:
+            if (served := deck.opened) is not None:
+                yield deck, served.product
+
+    def find(self, deck: str, place: str) -> tuple[Product, EndpointStatus] | None:
+        """Return the server of this place in the deck with this key; None if there is none."""
+        for found, product in self.products():
+            for status in product.status().values() if found.key == deck else ():
+                if token_of(product.scope(status.server) or "", status.server) == place:
+                    return product, status
+        return None
+
+    def decks(self) -> tuple[DeckLook, ...]:
+        """Return all open decks with their servers and clients."""
+        clients = self.status().clients
+        looks = []
+        for deck, product in self.products():
+            told = deck.status()
+            servers = tuple(_look(deck.key, product, status) for status in product.status().values())
+            troubles = tuple(each for each in told.troubles if not each.is_listed)
+            mine = tuple(each for each in clients if each.deck == deck.key)
+            looks.append(
+                DeckLook(deck.key, told.name or told.command, told.files, told.problem, troubles, servers, mine)
+            )
+        return tuple(looks)
+
+    async def matters(self) -> tuple[ServerMatters, ...]:
+        """Return everything that can be decided, as `trust list` shows it."""
+        rows: dict[tuple[str, str], ServerRow | NativeRow] = {}
+        for _, product in self.products():
+            rows |= {(row.scope, row.id): row for row in product.approvals.rows}
+            if product.settings.native is not None:
+                native = (await asyncio.to_thread(configured, product.settings)).native
+                rows[native.scope, native.id] = native
+        book = self._recorder.book
+        launches = (book.entry(row.scope, row.id).items.get(row.launch.key) for row in rows.values())
+        bodies = await self._recorder.bodies(each.approved for each in launches if each is not None and each.approved)
+        return survey(book, rows.values(), bodies.get)
+
+    async def matters_of(self, place: str) -> ServerMatters | None:
+        """Return everything that can be decided of the server of this place; None if there is none."""
+        return next((each for each in await self.matters() if token_of(each.scope, each.server) == place), None)
+
+    async def review(self, place: str, *, whole: bool = False) -> ServerReview | None:
+        """Return what can be decided of the server of this place; None if there is none.
+
+        With `whole`, no change is cut, however long the page becomes.
+        """
+        found = await self.matters_of(place)
+        if found is None:
+            return None
+        bodies = await self._recorder.bodies(
+            digest for each in found.matters for digest in (each.seen, each.approved) if digest
+        )
+        matters = in_order(found.approvable)
+        items, is_whole = await asyncio.to_thread(_items, matters[:MAX_ITEMS], bodies.get, whole=whole)
+        likely = await asyncio.to_thread(renames, found, bodies.get)
+        names = tuple(f"is {each.new} another name of {each.old}, which is gone?" for each in likely)
+        inspections = tuple(
+            inspect(*served) for deck, _ in self.products() if (served := self.find(deck.key, place)) is not None
+        )
+        changes = await asyncio.to_thread(self._package_changes, found.scope, found.server)
+        return ServerReview(place, found, items, is_whole, len(matters) - len(items), names, changes, inspections)
+
+    async def decisions(self, place: str, tokens: Sequence[str], *, approve: bool) -> list[Decision]:
+        """Return the decisions for the items with these tokens; empty if one of them is not offered in that form."""
+        found = await self.matters_of(place)
+        known = {_form_of(matter): matter for matter in found.approvable} if found is not None else {}
+        if found is None or not tokens or not known.keys() >= set(tokens):
+            return []
+        return [
+            Decision(found.scope, found.server, each.key, each.seen, each.body)
+            if approve
+            else Decision(found.scope, found.server, each.key)
+            for each in map(known.__getitem__, tokens)
+        ]
+
+    async def calls(self, *, server: str = "", tool: str = "", client: str = "") -> list[CallRow]:
+        """Return the last calls of this server, tool and client; empty for any."""
+        for _, product in self.products():
+            await product.write_calls()
+        return await asyncio.to_thread(_read_calls, server or None, tool or None, client or None)
+
+    async def history(self, wanted: Selection) -> list[HistoryLine]:
+        """Return the last events that are wanted, as lines."""
+        return await asyncio.to_thread(_read_lines, wanted)
+
+    def _package_changes(self, scope: str, server: str) -> Changes | None:
+        entry = self._recorder.book.entry(scope, server)
+        if entry.seal is None or entry.last_seal is None:
+            return None
+        with suppress(SealError):
+            seals = SealStore(seals_dir())
+            now, before = seals.open(entry.seal.seal), seals.open(entry.last_seal.seal)
+            return compare(before.manifest, now.manifest) if now is not None and before is not None else None
+        return None
+
+
+def token_of(*words: str) -> str:
+    """Return a token of these words, for links and forms: the words may be anything, and of any length."""
+    told = msgspec.json.encode([word.encode("utf-8", "surrogatepass") for word in words])
+    return hashlib.sha256(told).hexdigest()[:32]
+
+
+def _form_of(matter: Matter) -> str:
+    """Return the token of a matter in the form in which it is offered."""
+    return token_of(*matter.key, matter.seen)
+
+
+def inspect(product: Product, status: EndpointStatus) -> Inspection:
+    """Return all that is known of the confinement of a server."""
+    return view_inspection(product, status, _look("", product, status).view)
+
+
+def in_order(matters: Iterable[Matter]) -> list[Matter]:
+    """Return the matters as a person reads them: the launch first, then by kind and name."""
+    return sorted(matters, key=lambda matter: (ORDER[matter.key.subject], matter.key.name))
+
+
+def _look(deck: str, product: Product, status: EndpointStatus) -> ServerLook:
+    endpoint = product.fleet.endpoint(status.server)
+    confined = endpoint.confined if endpoint is not None else None
+    usage = confined.watch.present if confined is not None and confined.watch is not None else None
+    is_there = usage is not None and status.pid is not None
+    # As the monitor saw it last: walking all processes for each page would cost every call.
+    memory = {status.pid: usage.memory_bytes} if usage is not None and status.pid is not None else {}
+    view = view_server(product, status, memory)
+    return ServerLook(
+        deck,
+        token_of(product.scope(status.server) or "", status.server),
+        view,
+        usage.cpu_s if usage is not None and is_there else None,
+    )
+
+
+def _items(
+    matters: Sequence[Matter], read: Callable[[str], bytes | None], *, whole: bool
+) -> tuple[tuple[ReviewItem, ...], bool]:
+    """Return the items of these matters, and whether they show all that changes."""
+    differences = [difference([matter], read, whole=True) for matter in matters]
+    chars = sum(len(change.before or "") + len(change.after or "") for each in differences for change in each.changes)
+    if chars > MAX_SHOWN_CHARS and not whole:
+        differences = [difference([matter], read) for matter in matters]
+    return (
+        tuple(
+            ReviewItem(
+                _form_of(matter),
+                matter.key,
+                matter.state.value,
+                found.changes,
+                matter.findings,
+                "" if found.changes else _sameness(matter),
+                not matter.findings and matter.state is not State.BLOCKED,
+            )
+            for matter, found in zip(matters, differences, strict=True)
+        ),
+        all(each.is_whole for each in differences),
+    )
+
+
+def _sameness(matter: Matter) -> str:
+    is_same = matter.seen == matter.approved
+    return "nothing changed since it was approved" if is_same else "only its formatting changed"
+
+
+def _read_calls(server: str | None, tool: str | None, client: str | None) -> list[CallRow]:
+    with LedgerReader.open(ledger_dir(state_dir())) as reader:
+        return list(reader.calls(server=server, tool=tool, client=client, limit=LINES))
+
+
+def _read_lines(wanted: Selection) -> list[HistoryLine]:
+    with LedgerReader.open(ledger_dir(state_dir())) as reader:
+        found: list[HistoryLine] = []
+        for line in lines_of(reader.events(wanted, newest_first=True)):
+            found.append(line)
+            if len(found) == LINES:
+                break
+        return found

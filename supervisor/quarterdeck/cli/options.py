@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from quarterdeck.config.native_tools import NativeWish
     from quarterdeck.daemon.messages import NativeRequest
 
+OWNER: Final = "owner"
+"""Another word for no name of a client."""
+
 Config = Annotated[
     list[Path] | None,
     Option(
@@ -214,6 +217,11 @@ Group = Annotated[
     Option("--group", metavar="NAME", help="Only what this group of the configuration has; may be repeated."),
 ]
 
+OneClient = Annotated[
+    str | None,
+    Option("--client", metavar="NAME", help="Of this client, as its token is called; without it the owner's."),
+]
+
 Search = Annotated[bool, Option("--search", help="Show clients search_tools and call_tool in place of all tools.")]
 
 Budget = Annotated[
@@ -235,6 +243,16 @@ Prefix = Annotated[
         "less these.",
     ),
 ]
+
+
+def client_name(name: str | None) -> str:
+    """Return a client's name, empty for the owner; raise CommandError if no token could be called so."""
+    if name is None or name == OWNER:
+        return ""
+    from quarterdeck.host.http.grants import check_name
+
+    with as_command_error(ValueError, remedy="name a client as its token is called: quarterdeck token list"):
+        return check_name(name)
 
 
 def name_budget(limit: int | None, prefix: str | None) -> "NameBudget | None":

@@ -14,7 +14,14 @@ from quarterdeck.cli.exits import ExitCode, UsageError, as_command_error
 from quarterdeck.cli.output import Column, print_json, report, show, type_secret
 from quarterdeck.cli.parameters import Argument, Group, Option
 from quarterdeck.config.places.paths import UnsafePathError, make_private_dir, state_dir
-from quarterdeck.config.secrets.store import MAX_SECRET_BYTES, MissingSecretError, SecretError, SecretStore, check_name
+from quarterdeck.config.secrets.store import (
+    MAX_SECRET_BYTES,
+    MissingSecretError,
+    SecretError,
+    SecretStore,
+    StoredSecret,
+    check_name,
+)
 from quarterdeck.host.http.options import TokenFileError, load_or_create_token
 
 from .client_tokens import create, list_, revoke
@@ -30,6 +37,7 @@ Name = Annotated[str, Argument(metavar="NAME", help="What ${keyring:NAME} calls 
 def set_secret(
     name: Name,
     file: Annotated[bool, Option(help="Store it in a file (0600), even where there is a keyring.")] = False,
+    client: options.OneClient = None,
     json: options.Json = False,
 ) -> None:
     """Keep a secret, in the system's keyring where there is one; it is typed without echo, or read from stdin."""
@@ -37,6 +45,7 @@ def set_secret(
         SecretError, remedy="see quarterdeck secret set --help; quarterdeck doctor says whether there is a keyring"
     ):
         check_name(name)
+        whose = options.client_name(client)
         if sys.stdin.isatty():
             value = type_secret(f"{name}: ", "pipe the value in instead")
         else:
@@ -46,9 +55,9 @@ def set_secret(
             except UnicodeDecodeError:
                 what = "the value is not UTF-8 text: nothing was changed"
                 raise UsageError(what, "encode it first, with base64 for example") from None
-        kept = SecretStore().set(name, value, in_file=file)
-    done = f"{name} is kept in {PLACES[kept.place]}: a configuration may say ${{keyring:{name}}}"
-    report({"name": name, "place": kept.place.name.lower()}, done, "green", json=json)
+        kept = SecretStore(client=whose).set(name, value, in_file=file)
+    done = f"{_shown(kept)} is kept in {PLACES[kept.place]}: a configuration may say ${{keyring:{name}}}"
+    report(_document(kept), done, "green", json=json)
 
 
 @group.command("list")
@@ -56,22 +65,31 @@ def list_secrets(json: options.Json = False) -> None:
     """Show the names of all secrets, and where each is kept."""
     with as_command_error(SecretError, remedy="unlock the keyring, or correct that file"):
         kept = SecretStore().kept()
-    columns = Column("NAME", "name"), Column("KEPT IN", lambda each: PLACES[each.place], "dim")
-    document = [{"name": each.name, "place": each.place.name.lower()} for each in kept]
+    columns = Column("NAME", _shown), Column("KEPT IN", lambda each: PLACES[each.place], "dim")
+    document = [_document(each) for each in kept]
     none = "there are no secrets: store one with quarterdeck secret set NAME"
     show(kept, columns, json=json, document=document, none=none)
 
 
 @group.command("remove")
-def remove_secret(name: Name, json: options.Json = False) -> None:
+def remove_secret(name: Name, client: options.OneClient = None, json: options.Json = False) -> None:
     """Forget a secret."""
     with (
         as_command_error(SecretError, remedy="unlock the keyring, or correct that file"),
         as_command_error(MissingSecretError, remedy="quarterdeck secret list shows them", code=ExitCode.NOT_FOUND),
     ):
-        gone = SecretStore().remove(name)
-    done = f"{name} is removed from {PLACES[gone.place]}"
-    report({"name": name, "place": gone.place.name.lower()}, done, "green", json=json)
+        gone = SecretStore(client=options.client_name(client)).remove(name)
+    done = f"{_shown(gone)} is removed from {PLACES[gone.place]}"
+    report(_document(gone), done, "green", json=json)
+
+
+def _shown(secret: StoredSecret) -> str:
+    return f"{secret.name} of {secret.client}" if secret.client else secret.name
+
+
+def _document(secret: StoredSecret) -> dict[str, str]:
+    of_client = {"client": secret.client} if secret.client else {}
+    return {"name": secret.name, "place": secret.place.name.lower(), **of_client}
 
 
 TOKEN_NAME: Final = "token"  # noqa: S105 - a file's name

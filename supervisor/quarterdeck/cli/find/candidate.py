@@ -141,7 +141,7 @@ def _notes(entry: Entry, offer: Offer, filled: Mapping[str, str]) -> tuple[str, 
 def _values(server: str, wanted: Sequence[Wanted], said: Said) -> tuple[dict[str, str], dict[str, str]]:
     """Return the values for the row, secrets as references; and the typed secrets by name."""
     with as_command_error(SecretError, remedy="unlock the keyring, or correct that file"):
-        stored = {each.name for each in SecretStore().kept()}
+        stored = {each.name for each in SecretStore().kept() if not each.client}
     given = {**said.wish.env, **said.headers, **said.values}
     filled: dict[str, str] = {}
     typed: dict[str, str] = {}

@@ -11,6 +11,7 @@ else the platform's custom.
 import errno
 import hashlib
 import os
+import re
 import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -39,6 +40,9 @@ _SHORT_ROOT: Final = Path("/tmp")  # noqa: S108 - what lies below is checked to 
 STATE_DIR_VARIABLE: Final = "QUARTERDECK_STATE_DIR"
 RUNTIME_DIR_VARIABLE: Final = "QUARTERDECK_RUNTIME_DIR"
 DATA_DIR_VARIABLE: Final = "QUARTERDECK_DATA_DIR"
+
+_SPECIAL: Final = re.compile(r"[^a-z0-9._-]|^\.")
+_ON_DISK: Final = re.compile(r"~([a-z])")
 
 _named: Final[list[str]] = []
 """The state directory named on the command line, if any."""
@@ -214,10 +218,26 @@ def native_fingerprint(
     return hashlib.sha256("\0".join(names).encode("utf-8", "surrogateescape")).hexdigest()[:12]
 
 
-def server_paths(digest: str, server_id: str, state: Path | None = None) -> ServerPaths:
-    """Return a server's paths, below `state` or else `state_dir()`; `digest` is `Settings.home_digest`'s."""
+def server_paths(digest: str, server_id: str, state: Path | None = None, client: str = "") -> ServerPaths:
+    """Return a server's paths, below `state` or else `state_dir()`; `digest` is `Settings.home_digest`'s, and `client`
+    has a process of it for itself (empty for the owner).
+    """
     base = (state or state_dir()) / "servers" / digest / server_id
+    if client:
+        base = base / "clients" / client_on_disk(client)
     return ServerPaths(home=base / "home", tmp=base / "tmp", log=base / "stderr.log")
+
+
+def client_on_disk(client: str) -> str:
+    """Return a name for a client's files that no other client has, also where a file system ignores case."""
+    return _SPECIAL.sub(
+        lambda found: f"~{found[0].lower()}" if "A" <= found[0] <= "Z" else f"~{ord(found[0])}~", client
+    )
+
+
+def client_from_disk(name: str) -> str:
+    """Return the client of `client_on_disk`."""
+    return _ON_DISK.sub(lambda found: found[1].upper(), name)
 
 
 def workspace_paths(workspace: Path, state: Path | None = None) -> WorkspacePaths:

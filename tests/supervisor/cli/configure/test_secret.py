@@ -117,3 +117,24 @@ def test_a_token_that_others_may_read_is_refused(token_state: Path, said: Said) 
     out, err = said(2, "token", "show")
     assert out == ""
     assert "others may read the token" in err
+
+
+@pytest.mark.process
+def test_a_clients_secret_is_kept_and_shown_as_its_own(
+    state: Path, monkeypatch: pytest.MonkeyPatch, said: Said
+) -> None:
+    """A colleague's secret would take the place of one's own, or nobody see whose is missing."""
+    for words in ((), ("--client", "anna"), ("--client", "owner")):
+        pipe(monkeypatch, f"of {words}".encode())
+        said(0, "secret", "set", "GH", "--file", *words)
+    assert (SecretStore().get("GH"), SecretStore(client="anna").get("GH")) == (
+        "of ('--client', 'owner')",
+        "of ('--client', 'anna')",
+    )
+    own = {"name": "GH", "place": "file"}
+    assert said.json(0, "secret", "list", "--json") == [own, {**own, "client": "anna"}]
+    for name in ("../anna", "a b", ".", "", "a" * 65, "\u0430nna", "x/y", "-x"):
+        assert "cannot be a token's name" in said(2, "secret", "set", "GH", f"--client={name}").err
+    assert said.json(0, "secret", "remove", "GH", "--client", "anna", "--json") == {**own, "client": "anna"}
+    assert said(3, "secret", "remove", "GH", "--client", "anna").err
+    assert SecretStore().get("GH")

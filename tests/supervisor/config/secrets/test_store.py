@@ -143,3 +143,29 @@ def test_a_value_is_something_that_a_process_can_be_given(store: SecretStore, ri
     with pytest.raises(SecretError, match="nothing was changed"):
         store.set("GH", value)
     assert ring.values == {}
+
+
+def test_each_client_has_secrets_of_its_own(ring: MemoryKeyring, tmp_path: Path) -> None:
+    """Anna would act at a service as Bob, as ANNA on a disk that ignores case, or as whoever has none of their own."""
+    folder = tmp_path / "secrets"
+    clients = ("", "anna", "ANNA", "Anna", "a.n-n_a", "../../anna", "\u0430nna", ".", "~97~nna", "a" * 64)
+    for refusal in (None, NoKeyringError("there is none here")):
+        ring.refusal = refusal
+        stores = {client: SecretStore(folder, ring, client=client) for client in clients}
+        for client, store in stores.items():
+            with pytest.raises(MissingSecretError) as caught:
+                store.get("GH")
+            whose = f" --client {client}" if client else ""
+            assert caught.value.command == f"quarterdeck secret set GH{whose}"
+            store.set("GH", f"of {client}")
+        assert {client: store.get("GH") for client, store in stores.items()} == {each: f"of {each}" for each in clients}
+        names = [path.name for path in folder.iterdir()]
+        assert len({name.lower() for name in names}) == len(clients)
+        listed = {each.client for each in stores[""].kept()}
+        assert {"", "anna", "ANNA", "Anna", "a.n-n_a", "a" * 64} <= listed
+        before = {client: store.mark(["GH"]) for client, store in stores.items()}
+        stores["Anna"].remove("GH")
+        after = {client: store.mark(["GH"]) for client, store in stores.items()}
+        assert [client for client in clients if before[client] != after[client]] == ["Anna"]
+        for client in set(clients) - {"Anna"}:
+            stores[client].remove("GH")

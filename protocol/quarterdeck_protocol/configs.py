@@ -66,6 +66,8 @@ class ServerScope(StrEnum):
     """All who have the deck; and all decks of a daemon that have the row."""
     SESSION = "session"
     """Each client's session for itself."""
+    CLIENT = "client"
+    """Each client for itself, with all its sessions; with a home, secrets and logins of its own."""
 
 
 class StartMode(StrEnum):

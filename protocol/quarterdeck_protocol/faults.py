@@ -73,6 +73,7 @@ REMEDIES: Final[Mapping[str, str]] = MappingProxyType(
         "list_timeout": "restart it, see its logs, or raise list_timeout_s",
         "login_failed": "quarterdeck restart SERVER tries again; quarterdeck login SERVER shows each step",
         "login_held": "look at it and approve it: quarterdeck login SERVER",
+        "missing_client_secret": "quarterdeck secret set NAME --client CLIENT; without --client it is the owner's",
         "network_failed": "`quarterdeck doctor` says what this machine's sandboxes need for a network",
         "network_lost": "wait: it is restarted unless it keeps crashing",
         "not_connected": "quarterdeck ps says why; quarterdeck restart SERVER tries again",
@@ -153,8 +154,16 @@ _SERVER: Final = re.compile(r"(\bquarterdeck (?:[a-z]+ )+)SERVER\b(?! TOOL)")
 """A command in a remedy, which holds for every server."""
 
 
-def fill_remedy(remedy: str, words: str) -> str:
-    """Fill in a remedy's server: `words` are its id and whatever else a command needs to find it."""
+_OF_CLIENT: Final = re.compile(r"\bquarterdeck (?:log(?:in|s) SERVER|secret set [\w-]+)(?![\w-]| --client)")
+"""A command in a remedy for which each client has something of its own."""
+
+
+def fill_remedy(remedy: str, words: str, client: str = "") -> str:
+    """Fill in a remedy's server: `words` are its id and whatever else a command needs to find it. `client` is whose
+    process of it failed; empty for one that is not a single client's.
+    """
+    if client:
+        remedy = _OF_CLIENT.sub(lambda found: f"{found[0]} --client {client}", remedy)
     return _SERVER.sub(lambda found: f"{found[1]}{words}", remedy)
 
 
@@ -278,6 +287,8 @@ class ProtocolFault(Exception):  # noqa: N818 - the seeds' name
         self.reply = reply
         self.server: str | None = None
         """The `words` of `fill_remedy`, set by whoever knows whose fault it is."""
+        self.client = ""
+        """The `client` of `fill_remedy`, likewise."""
         self.denied = ""
         """`read` or `write` and the path, or `network` and the host, that the call lacked; empty for none."""
         self._remedy = remedy
@@ -287,18 +298,18 @@ class ProtocolFault(Exception):  # noqa: N818 - the seeds' name
     @property
     def remedy(self) -> str | None:
         """What a person can do about it: its own, or else what `REMEDIES` says of its code, for its server."""
-        return self.remedy_for(self.server)
+        return self.remedy_for(self.server, self.client)
 
-    def remedy_for(self, server: str | None) -> str | None:
-        """Return the remedy for this server (see `fill_remedy`), or with None for any server.
+    def remedy_for(self, server: str | None, client: str = "") -> str | None:
+        """Return the remedy for this server and client (see `fill_remedy`), or with None for any server.
 
         A failed server's requests get the remedy of its failure, word for word as `ps` shows it.
         """
         if self._remedy is None and self.code == "not_connected" and isinstance(self.cause, ProtocolFault):
-            return self.cause.remedy_for(server)
+            return self.cause.remedy_for(server, client)
         hints = self.dossier.hints if self.dossier is not None else ()
         remedy = self._remedy or find_remedy(self.code, self.message, hints)
-        return fill_remedy(remedy, server) if remedy and server else remedy
+        return fill_remedy(remedy, server, client) if remedy and server else remedy
 
     @classmethod
     def not_sent(cls, kind: FaultKind, message: str, code: str, cause: object = None) -> Self:

@@ -97,6 +97,7 @@ class Client(Struct, frozen=True):
             own word; empty for the whole.
         is_local: whether it is known to be a program of this machine, whose person has a browser here.
         is_searched: whether it is shown two tools that find and call its tools, instead of them.
+        user: whose process it uses of a server that each client has for itself; empty for the owner's.
     """
 
     name: str = ""
@@ -105,6 +106,7 @@ class Client(Struct, frozen=True):
     part: str = ""
     is_local: bool = False
     is_searched: bool = False
+    user: str = ""
 
     @property
     def address(self) -> str:

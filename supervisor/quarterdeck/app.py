@@ -22,6 +22,7 @@ from quarterdeck.common.shielding import carried_through, made_in_thread
 from quarterdeck.common.tool_names import NATIVE_NAMES
 from quarterdeck.config.places.paths import seals_dir, state_dir
 from quarterdeck.config.places.runtime_directory import RuntimeDirectory
+from quarterdeck.config.secrets.store import SecretStore
 from quarterdeck.config.settings import Settings
 from quarterdeck.fleet.deck_fleet import DeckFleet
 from quarterdeck.fleet.from_settings import FleetSource, SealingOf
@@ -42,7 +43,7 @@ from quarterdeck.ledger.store.database import audit_time
 from quarterdeck.ledger.store.lease import Holder
 from quarterdeck.login.access import Admits, LoginAccess, is_own_word
 from quarterdeck.login.broker import LoginPlace, OpenLogin
-from quarterdeck.login.store import login_name
+from quarterdeck.login.store import LoginStore, login_name
 from quarterdeck.running_product import Product
 from quarterdeck.seals.store import SealStore
 from quarterdeck.trust.approvals import Approvals
@@ -52,7 +53,7 @@ from quarterdeck.trust.logins import LoginApprovals
 from quarterdeck.trust.package import has_to_install
 from quarterdeck.trust.programs import Programs
 from quarterdeck.trust.seals import PackageSeals, wanted_package
-from quarterdeck_protocol.configs import RemoteServerConfig, ServerConfig, StdioServerConfig
+from quarterdeck_protocol.configs import RemoteServerConfig, ServerConfig, ServerScope, StdioServerConfig
 
 COMMAND_WAIT_S: Final = 10.0
 """How long a `serve` waits for a command that writes the ledger: commands end by themselves."""
@@ -146,12 +147,21 @@ async def open_quarterdeck(
 
         logins = LoginApprovals(writes, common)
 
-        def access(config: ServerConfig, scope: str) -> LoginAccess | None:
+        def access(config: ServerConfig, scope: str, client: str) -> LoginAccess | None:
             if isinstance(config, StdioServerConfig) or config.brings_credentials:
                 return None
 
-            name, wants = login_name(scope, config.id, config.url), partial(logins.hold, scope, config.id)
+            name, wants = login_name(scope, config.id, config.url, client), partial(logins.hold, scope, config.id)
             return LoginAccess(config, name, admits_of(config, scope), wants)
+
+        def mark_of(server: str, client: str) -> object:
+            """Return a value that changes when a secret of a client is set, or a login made or forgotten."""
+            config, scope = product.config(server), product.scope(server)
+            form = product.settings.origin(server).for_client
+            kept = SecretStore(client=client).mark(form.secrets) if form is not None else None
+            if config is None or scope is None or isinstance(config, StdioServerConfig):
+                return kept
+            return kept, LoginStore().place_of(login_name(scope, server, config.url, client))
 
         def admits_of(config: RemoteServerConfig, scope: str) -> Admits:
             return lambda terms: logins.admits(scope, config.id, terms, is_own_word=is_own_word(config, terms))
@@ -160,7 +170,8 @@ async def open_quarterdeck(
             config, scope = product.config(server), product.scope(server)
             if config is None or scope is None or isinstance(config, StdioServerConfig):
                 return None
-            if config.brings_credentials or not config.auth.needs_person:
+            # A call of one client would have its person log in for another, where each has a login of its own.
+            if config.brings_credentials or not config.auth.needs_person or config.scope is ServerScope.CLIENT:
                 return None
             name, approved = login_name(scope, server, config.url), partial(logins.approved, scope, server)
             return LoginPlace(config, name, approved, admits_of(config, scope))
@@ -185,11 +196,12 @@ async def open_quarterdeck(
             check_program=local.check if sealing is None else None,
             has_to_install=_has_to_install,
             words=lambda server: product.words_of(server),  # noqa: PLW0108 - it is made below
+            withhold=lambda secrets: product.withhold(secrets),  # noqa: PLW0108 - it is made below
         )
         own = source.fleet()
         fleet = own if shared is None else DeckFleet(own, shared.servers, source.wish)
         stack.push_async_callback(carried_through, fleet.tear_down)
-        sessions = SessionServers(source.fleet)
+        sessions = SessionServers(source.fleet, mark_of=mark_of)
         stack.push_async_callback(carried_through, sessions.close)
         approvals = Approvals(
             writes,

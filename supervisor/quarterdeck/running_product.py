@@ -4,7 +4,7 @@
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
@@ -84,6 +84,7 @@ class Product:
         announce_url: tells who wants to serve the same where this does.
         programs: the names by which its clients introduce themselves.
         write_calls: writes the ended calls to the ledger, and returns once they can be read there.
+        on_withheld: told all values that must not be shown, before a client's server is given new ones.
     """
 
     def __init__(
@@ -106,6 +107,8 @@ class Product:
         warm_up: Callable[[], None] = lambda: None,
         write_calls: Callable[[], Awaitable[None]] = _write_nothing,
     ) -> None:
+        self._clients_secrets: set[str] = set()
+        self.on_withheld: Callable[[Collection[str]], None] = lambda _: None
         self._take(settings)
         self._note = note
         self._warm_up = warm_up
@@ -140,7 +143,19 @@ class Product:
         self.settings = settings
         # Made once: who watches tells what is new by its identity.
         self._broken = {row.id: _broken_status(row) for row in settings.broken}
-        self._redactor = Redactor(settings.secrets)
+        self._redactor = Redactor(self.secrets)
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """The values that must not be shown: those of the settings, and what clients' own servers were given."""
+        return (*self.settings.secrets, *self._clients_secrets)
+
+    def withhold(self, secrets: frozenset[str]) -> None:
+        """Keep the secrets of one client out of the log and all answers, from here on."""
+        if not secrets <= self._clients_secrets:
+            self._clients_secrets |= secrets
+            self._redactor = Redactor(self.secrets)
+            self.on_withheld(self.secrets)
 
     async def reload(self, settings: Settings) -> None:
         """Run these settings from now on: only what changed is stopped or started.
@@ -252,9 +267,9 @@ class Product:
         """The configuration of a server that can be started."""
         return next((config for config in self.settings.servers if config.id == server), None)
 
-    def log_path(self, server: str) -> Path:
-        """The file that keeps this server's standard error; there is none before it writes."""
-        return self.settings.paths_of(server).log
+    def log_path(self, server: str, client: str = "") -> Path:
+        """The file that keeps this server's standard error, or a client's own one's; there is none before it writes."""
+        return self.settings.paths_of(server, client).log
 
     def redact(self, text: str) -> str:
         """`text` without the secrets of the present configuration."""
@@ -285,6 +300,7 @@ class Product:
             logins=self.logins,
             on_opened=self._begin_session,
             on_ended=self._end_session,
+            on_revoked=self.sessions.end_user,
             programs=self.programs,
             note=partial(self._note, "", ""),
         )
@@ -370,6 +386,7 @@ class Product:
     async def _restart_decided(self) -> None:
         decided, self._decided = self._decided, set()
         for server in decided:
+            self.sessions.end_failed(server)
             status = self.fleet.status_of(server)
             # What starts just now has the token of before.
             if status is not None and status.phase in (EndpointPhase.CONNECTING, EndpointPhase.FAULTED):

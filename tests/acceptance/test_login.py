@@ -332,3 +332,30 @@ def test_an_issuer_that_registers_nobody_learns_who_we_are_from_a_document(
             assert ended.returncode == code, ended.stderr
         assert [each["name"] for each in quarterdeck_json_forked("tools", "-c", str(config))["tools"]] == TOOLS
         assert quarterdeck_forked("logout", "-c", str(config), "far").returncode == 0
+
+
+@pytest.mark.nightly
+def test_each_client_logs_in_for_itself(url: str, tmp_path: Path) -> None:
+    """Anna's agent would act with her colleague's account; or the first who logs out take everybody along."""
+    config = write_config(tmp_path / "mcp.json", far={"url": url, "scope": "client"})
+    words = ("-c", str(config), "far")
+    assert quarterdeck_forked("login", *words, "--yes", "--file").returncode == 0
+    with serving(config, "--as", "anna", is_forked=True) as client:
+        client.initialize(capabilities=ABLE)
+        eventually(lambda: tools_of(client) == TOOLS, DEADLINE_S)
+        early = client.call("far__echo", text="too early")
+        assert f"quarterdeck login far -c {config} --client anna" in early["content"][0]["text"]
+        assert client.server_requests == []
+        done = quarterdeck_forked("login", *words, "--client", "anna", "--yes", "--file")
+        assert "far: logged in for anna" in done.stdout, done.stderr
+        eventually(lambda: not client.call("far__echo", text="in").get("isError"), DEADLINE_S)
+        assert [each["client"] for each in server_of(config)["of_sessions"]] == ["anna"]
+
+        assert quarterdeck_json_forked("logout", *words, "--client", "anna")["server"] == "far"
+        eventually(lambda: server_of(config)["of_sessions"] == [], DEADLINE_S)
+        late = client.call("far__echo", text="too late")
+        assert "--client anna" in late["content"][0]["text"]
+        assert server_of(config)["phase"] == "ready"
+    plain = write_config(tmp_path / "plain.json", far={"url": url})
+    refused = quarterdeck_forked("login", "-c", str(plain), "far", "--client", "anna", "--yes", "--file")
+    assert "all clients share the login at far" in refused.stderr

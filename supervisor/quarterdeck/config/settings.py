@@ -206,9 +206,21 @@ class Settings(MergedConfig):
             known = self.digests[paths] = configuration_digest(paths)
         return known
 
-    def paths_of(self, server: str) -> ServerPaths:
-        """Return the paths of a server on disk."""
-        return server_paths(self.home_digest(server), server)
+    def paths_of(self, server: str, client: str = "") -> ServerPaths:
+        """Return the paths of a server on disk, or of one client's own process of it."""
+        return server_paths(self.home_digest(server), server, client=client)
+
+    def for_client(self, config: ServerConfig, client: str) -> tuple[ServerConfig, frozenset[str]]:
+        """Return a server's configuration with one client's own secrets (empty: the owner's), if its row has such, and
+        the values put in that must not be shown. Blocking.
+
+        Raises `SecretError`, or `RowError` if a value does not fit.
+        """
+        form = self.origin(config.id).for_client
+        if form is None:
+            return config, frozenset()
+        store = SecretStore(client=client)
+        return form.build({name: store.get(name) for name in form.secrets}.__getitem__)
 
     @property
     def used_environment(self) -> dict[str, str]:

@@ -21,7 +21,7 @@ from quarterdeck.common.http_wish import HttpWish
 from quarterdeck.common.tool_names import DEFAULT_LIMIT
 from quarterdeck.config.load.trouble import Trouble
 
-PROTOCOL: Final = 3
+PROTOCOL: Final = 4
 """The version of the doors' protocol, part of the socket's name, so that a door never meets a daemon of another
 version.
 
@@ -96,6 +96,7 @@ class ServeRequest(msgspec.Struct, frozen=True, kw_only=True):
         lock_file: offer only what this `deck.lock` names, and end with anything else.
         groups: the groups that this client sees, together; empty for everything.
         search: show this client two tools that find and call the others, instead of them.
+        user: whose processes it uses of servers that each client has for itself; empty for the owner's.
     """
 
     cwd: str
@@ -109,11 +110,12 @@ class ServeRequest(msgspec.Struct, frozen=True, kw_only=True):
     allow_unsandboxed: bool = False
     groups: tuple[str, ...] = ()
     search: bool = False
+    user: str = ""
 
     @property
     def of_deck(self) -> "ServeRequest":
-        """The request for the deck alone, without the client's own choice of groups and search."""
-        return msgspec.structs.replace(self, groups=(), search=False)
+        """The request for the deck alone, without the client's own choice of groups and search, and its user."""
+        return msgspec.structs.replace(self, groups=(), search=False, user="")
 
 
 class Handover(msgspec.Struct, frozen=True, tag="handover"):

@@ -283,7 +283,8 @@ class _Session:
             self.deck = deck
             product = served.product
             request = handover.request
-            client = msgspec.structs.replace(client_of(self.door.peer.pid), is_searched=request.search)
+            client = client_of(self.door.peer.pid)
+            client = msgspec.structs.replace(client, is_searched=request.search, user=request.user)
             client = product.groups.narrow(client, request.groups)
             current_deck.set(deck.key)
             notes = SessionNotes(memory.keep_notes, memory.notes())

@@ -1,5 +1,6 @@
 """Make fleets of the servers that settings name: one for a deck's own, and one for each that decks share."""
 
+import asyncio
 import hashlib
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
@@ -11,9 +12,12 @@ from msgspec.structs import replace
 
 from quarterdeck.config.environment import shared_environment
 from quarterdeck.config.load.origin import Standing
+from quarterdeck.config.load.problems import RowError
 from quarterdeck.config.places.kept_state import reserve_server_home
+from quarterdeck.config.secrets.store import MissingSecretError, SecretError
 from quarterdeck.config.settings import Settings
 from quarterdeck_protocol.configs import ServerConfig, StdioServerConfig
+from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
 
 from .access import Access
 from .endpoint import ServerEndpointImpl, create_server_endpoint
@@ -37,10 +41,12 @@ class FleetSource(msgspec.Struct, frozen=True):
         trusted: the user's own files, see `WorkerSession`.
         slot: a server starts inside it, see `ServerFleetImpl`.
         has_to_install: whether this server, with this home, must fetch its program before it can start; blocking.
-        access: by our login at a server of this scope; None for one that needs none.
+        access: by a client's login at a server of this scope; None for one that needs none.
         is_needed: whether the deck needs this server awake.
         sealing, check_program: by a server's scope; see `WorkerSession`.
         words: by which a command finds this server.
+        withhold: keeps these values out of every log and answer.
+        client: whose processes these are, of rows with `"scope": "client"`; empty for the owner's.
     """
 
     settings: Callable[[], Settings]
@@ -48,14 +54,20 @@ class FleetSource(msgspec.Struct, frozen=True):
     trusted: Trusted
     slot: Callable[[], AbstractAsyncContextManager[None]]
     has_to_install: Callable[[StdioServerConfig, Path], bool]
-    access: Callable[[ServerConfig, str], Access | None] = lambda _config, _scope: None
+    access: Callable[[ServerConfig, str, str], Access | None] = lambda _config, _scope, _client: None
     is_needed: Callable[[str], bool] = lambda _: True
     sealing: SealingOf | None = None
     check_program: CheckingOf | None = None
     words: Callable[[str], str] = str
+    withhold: Callable[[frozenset[str]], None] = lambda _: None
+    client: str = ""
 
-    def fleet(self) -> ServerFleetImpl:
-        """Return a fleet that starts its servers with the settings of that moment."""
+    def fleet(self, client: str = "") -> ServerFleetImpl:
+        """Return a fleet that starts its servers with the settings of that moment, those of client scope as `client`'s
+        own (empty: the owner's).
+        """
+        if client:
+            return replace(self, client=client).fleet()
         return ServerFleetImpl(self._endpoint, installs=self._installs, slot=self.slot)
 
     def wish(self, config: ServerConfig) -> Wish | None:
@@ -84,13 +96,31 @@ class FleetSource(msgspec.Struct, frozen=True):
             secrets_of=settings.secrets_of,
             environ=settings.environ,
             digest=settings.home_digest(config.id),
+            client=self.client,
+            for_client=self._for_client if settings.origin(config.id).for_client is not None else None,
             allow="" if settings.command else f"quarterdeck allow {self.words(config.id)}",
-            access=self.access(config, scope) if scope is not None else None,
+            access=partial(self._access, scope),
             sealing=start_unsealed if scope is None or self.sealing is None else partial(self._seal, scope),
             check_program=start_unsealed
             if scope is None or self.check_program is None
             else partial(self._check, scope),
         )
+
+    def _access(self, scope: str | None, config: ServerConfig) -> Access | None:
+        return self.access(config, scope, self.client) if scope is not None else None
+
+    async def _for_client(self, config: ServerConfig) -> tuple[ServerConfig, frozenset[str]]:
+        """See `Settings.for_client`; raises `ProtocolFault`."""
+        try:
+            found, secrets = await asyncio.to_thread(self.settings().for_client, config, self.client)
+        except MissingSecretError as error:
+            # The owner's is what its lists are taken with, and nothing of a client's has failed that a call would mend.
+            then = "" if self.client else ", then quarterdeck restart SERVER"
+            raise _no_start(str(error), "missing_client_secret", f"{error.command}{then}") from error
+        except (SecretError, RowError) as error:
+            raise _no_start(str(error), "config_invalid") from error
+        self.withhold(secrets)
+        return found, secrets
 
     async def _check(self, scope: str, config: StdioServerConfig) -> None:
         assert self.check_program is not None
@@ -108,7 +138,11 @@ class FleetSource(msgspec.Struct, frozen=True):
     def _installs(self, config: ServerConfig) -> bool:
         if not isinstance(config, StdioServerConfig):
             return False
-        return self.has_to_install(config, self.settings().paths_of(config.id).home)
+        return self.has_to_install(config, self.settings().paths_of(config.id, self.client).home)
+
+
+def _no_start(message: str, code: str, remedy: str | None = None) -> ProtocolFault:
+    return ProtocolFault(FaultKind.SPAWN_FAILED, message, code=code, delivery=Delivery.NOT_SENT, remedy=remedy)
 
 
 def sharing_key(settings: Settings, config: ServerConfig, scope: str) -> str | None:

@@ -6,7 +6,7 @@ A session is started once, for one endpoint; its end releases everything.
 import asyncio
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import ExitStack
 from typing import Final
 
@@ -42,6 +42,9 @@ from .sealed_start import Checking, SealedStart, Sealing, start_unsealed
 from .workers.handle import WorkerHandle, WorkerListener
 from .workers.requests import ask
 from .workers.runtime import Runtime
+
+ForClient = Callable[[ServerConfig], Awaitable[tuple[ServerConfig, frozenset[str]]]]
+"""Returns a configuration with one client's secrets, and the values put in; may raise `ProtocolFault`."""
 
 EXIT_S = CLOSE_GRACE_S + 1.0
 """Seconds that a worker may take to exit once its server is gone."""
@@ -128,7 +131,9 @@ class WorkerSession(Session):
         claim: Callable[[str], None] = lambda _: None,
         environ: Mapping[str, str] = os.environ,
         digest: str = "",
-        access: Access | None = None,
+        access: Callable[[ServerConfig], Access | None] = lambda _: None,
+        client: str = "",
+        for_client: ForClient | None = None,
         sealing: Sealing = start_unsealed,
         check_program: Checking = start_unsealed,
         allow: str = "",
@@ -145,7 +150,9 @@ class WorkerSession(Session):
             claim: by a server's id, takes its directory before it starts; may raise `UnsafePathError`.
             environ: what its environment is made from.
             digest: names the configuration, which its directories belong to; that of the runtime by default.
-            access: by our login at a remote server; None without one.
+            access: by a login at a remote server of this configuration; returns None without one.
+            client: whose home it has; empty for the owner's.
+            for_client: puts the client's secrets into the configuration at each start; None where none are left out.
             sealing: seals the package that its row asks a package runner for.
             check_program: compares the program of a server without a seal with the approved one.
             allow: begins the command that grants it a path; empty if it has no row.
@@ -161,7 +168,10 @@ class WorkerSession(Session):
         self._runtime: Runtime | None = None
         self._handle: WorkerHandle | None = None
         self._watch: Watch | None = None
-        self._access = access
+        self._access_to = access
+        self._access: Access | None = None
+        self._client = client
+        self._for_client = for_client
         self._keeper: AccessKeeper | None = None
         self._sealing = sealing
         self._check_program = check_program
@@ -171,8 +181,13 @@ class WorkerSession(Session):
 
     async def start(self, listener: WorkerListener) -> WorkerHandle:
         """See `Session`."""
+        if self._for_client is not None:
+            self._config, secrets = await self._for_client(self._config)
+            self._secrets |= secrets
         if isinstance(self._config, StdioServerConfig):
             await self._open_seal(self._config)
+        else:
+            self._access = self._access_to(self._config)
         try:
             self._runtime = await Runtime.acquire()
         except UnsafePathError as error:
@@ -207,7 +222,8 @@ class WorkerSession(Session):
             )
         try:
             self._claim(config.id)
-            paths = server_paths(self._digest or self._runtime.directory.digest, config.id).create()
+            digest = self._digest or self._runtime.directory.digest
+            paths = server_paths(digest, config.id, client=self._client).create()
         except UnsafePathError as error:
             raise _no_directory(error) from error
         env = server_environment(config, self._environ, paths.home, paths.tmp)

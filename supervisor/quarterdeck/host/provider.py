@@ -152,6 +152,7 @@ def create_provider_host(
     logins: "LoginBroker | None" = None,
     on_opened: Callable[[str], None] = lambda _: None,
     on_ended: Callable[[str], None] = lambda _: None,
+    on_revoked: Callable[[str], None] = lambda _: None,
     programs: ProgramNames | None = None,
     note: NoteNative = lambda *_: None,
 ) -> ProviderHostImpl:
@@ -170,6 +171,7 @@ def create_provider_host(
         logins: where the people of clients of this machine may be asked to log in; None for nowhere.
         on_opened: told the key of each client's session that will end.
         on_ended: told it when it has.
+        on_revoked: told the user of a token that opens nothing any more.
         programs: keeps the names by which clients introduce themselves.
         note: takes the ends of native tools' calls.
     """
@@ -189,6 +191,7 @@ def create_provider_host(
             logins=logins,
             on_opened=on_opened,
             on_ended=on_ended,
+            on_revoked=on_revoked,
             note=note,
             programs=programs if programs is not None else ProgramNames(),
         )

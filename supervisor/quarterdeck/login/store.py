@@ -52,6 +52,13 @@ class LoginStore:
         except SecretError as error:
             raise LoginStoreError(str(error)) from error
 
+    def place_of(self, name: str) -> SecretStorage | None:
+        """Return where this login is; None without one that can be found."""
+        try:
+            return self._secrets().place_of(name)
+        except SecretError:
+            return None
+
     def save(self, name: str, grant: Grant, *, in_file: bool | None = None) -> SecretStorage:
         """Save a login in place of an older one; return where. On LoginStoreError the older one remains.
 
@@ -106,7 +113,9 @@ class LoginStore:
         return SecretStore(self._directory, self._make_keyring(), called="the login", remedy=_REMEDY)
 
 
-def login_name(scope: str, server: str, url: str) -> str:
-    """Return the name of a server's login; `scope` is the ledger's name of its configuration."""
-    whose = "\0".join((scope, server, url)).encode("utf-8", "surrogatepass")
+def login_name(scope: str, server: str, url: str, client: str = "") -> str:
+    """Return the name of a server's login; `scope` is the ledger's name of its configuration, and `client` whose login
+    it is (empty: the owner's).
+    """
+    whose = "\0".join((scope, server, url, *((client,) if client else ()))).encode("utf-8", "surrogatepass")
     return f"login-{hashlib.sha256(whose).hexdigest()[:NAME_DIGITS]}"

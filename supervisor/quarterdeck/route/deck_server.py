@@ -85,7 +85,7 @@ class DeckServer(LiveEndpoint):
         self._fleet = fleet
         self._approvals = approvals
         self._own: Final = OwnServers(self, fleet, sessions)
-        self._is_scoped: Final = config.scope is ServerScope.SESSION
+        self._is_scoped: Final = config.scope is not ServerScope.DECK
         self.judged: Final = partial(JudgedAnswerer, mode=config.ask, has_tasks=self.has_modern_tasks)
         """Puts a request's answerer behind what the server may ask."""
         self._queue: Final = fleet.queue(config.id)

@@ -1,12 +1,12 @@
-"""Which process of a row takes a request: the deck's own, one of the client's session, or one of the client's era.
+"""Which process of a row takes a request: the deck's own, one of the client or its session, or one of its era.
 
 The deck's own server is listed and judged.  Another one of the row is asked only for definitions that are identical to
 the judged ones: one approval holds for all.
 
-With `"scope": "session"` no call reaches the deck's own server.  Otherwise that server serves all sessions until it
-asks a question.  From then on it serves the session that it asked first, and each other session has its own server.
-A server that speaks both eras is called in the client's era.  Its process speaks the era of its first client; calls of
-the other era go to another process, or to another connection of a remote server.
+With `"scope": "session"` or `"client"` no call reaches the deck's own server.  Otherwise that server serves all
+sessions until it asks a question.  From then on it serves the session that it asked first, and each other session has
+its own server.  A server that speaks both eras is called in the client's era.  Its process speaks the era of its first
+client; calls of the other era go to another process, or to another connection of a remote server.
 """
 
 import asyncio
@@ -16,16 +16,17 @@ from typing import TYPE_CHECKING, Final
 
 from quarterdeck.common.watchers import wait_until
 from quarterdeck.fleet.call_queue import CallQueue
+from quarterdeck.fleet.core.member import LOGIN_FAULTS
 from quarterdeck.fleet.endpoint import ServerEndpointImpl
 from quarterdeck.fleet.fleet import SupervisedFleet
-from quarterdeck.fleet.session_servers import NEWER, SessionServer, SessionServers
+from quarterdeck.fleet.session_servers import NEWER, SessionServer, SessionServers, session_of_user
 from quarterdeck.ledger.events.events import Subject
 from quarterdeck.ledger.events.fold import ItemKey
 from quarterdeck.trust.judge.documents import SUBJECTS, offered_document, tool_document
 from quarterdeck.trust.judge.held_messages import HELD_CODES
 from quarterdeck_protocol.configs import Revision, ServerScope, StdioServerConfig
 from quarterdeck_protocol.contract import RemoteTool, is_usable_phase
-from quarterdeck_protocol.faults import FaultKind, ProtocolFault
+from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
 from quarterdeck_protocol.mcp.client import is_modern
 from quarterdeck_protocol.mcp.client.greeting import LISTS, UNSUPPORTED_REVISION
 from quarterdeck_protocol.mcp.jsonrpc import INVALID_REQUEST
@@ -42,6 +43,9 @@ ASK_ERA_S: Final = 5.0
 
 ANOTHER_ERA: Final = frozenset({INVALID_REQUEST, UNSUPPORTED_REVISION})
 """Error codes of a server on a legacy connection that knows the modern era; any other answer means that it does not."""
+
+PERSONAL_FAULTS: Final = LOGIN_FAULTS | {"missing_client_secret"}
+"""Codes of failed starts that a client's caller is told as they are: they say what this client lacks."""
 
 MAX_LEVELS: Final = 4_096
 """Clients whose level is known, as of any server."""
@@ -61,7 +65,9 @@ class OwnServers:
         self._fleet = fleet
         self._sessions = sessions
         self._levels: dict[str, str] = {}
-        self.is_scoped: Final = server.config.scope is ServerScope.SESSION
+        self.is_scoped: Final = server.config.scope is not ServerScope.DECK
+        self._is_of_user: Final = server.config.scope is ServerScope.CLIENT
+        self._whose: Final = "client" if self._is_of_user else "session"
         self._lacks_newer = False
         self._replaced: ServerEndpointImpl | None = None
         self._restart: asyncio.Task[None] | None = None
@@ -130,7 +136,9 @@ class OwnServers:
         return self._fleet.queue(self._config.id)
 
     def _session_of(self, client: Client) -> str:
-        """Return the key of this client's server: its session, or its program if its token has no sessions."""
+        """Return the key of this client's server: its user, session, or program if its token has no sessions."""
+        if self._is_of_user:
+            return session_of_user(client)
         return client.key if self.is_scoped or self._sessions.is_open(client.key) else client.address
 
     def _has_own(self, client: Client, known: CallQueue) -> bool:
@@ -162,8 +170,14 @@ class OwnServers:
             return None
         endpoint, server = own.endpoint, self._config.id
         if endpoint is None or not is_usable_phase(endpoint.phase):
-            why = f"{server} of this session is not ready" + (f": {own.last_fault}" if own.last_fault else "")
-            return ProtocolFault.not_sent(FaultKind.NOT_CONNECTED, why, "not_connected", own.last_fault)
+            last = own.last_fault
+            why = f"{server} of this {self._whose} is not ready" + (f": {last}" if last else "")
+            if last is None or last.code not in PERSONAL_FAULTS or not self._is_of_user:
+                return ProtocolFault.not_sent(FaultKind.NOT_CONNECTED, why, "not_connected", last)
+            code, remedy = last.code, last.remedy_for(None)
+            return ProtocolFault(
+                FaultKind.NOT_CONNECTED, why, last, code=code, delivery=Delivery.NOT_SENT, remedy=remedy
+            )
         if key is not None and (fault := self._compared(own, judged, endpoint, key)) is not None:
             return fault
         return endpoint
@@ -180,7 +194,7 @@ class OwnServers:
         # A URI that neither lists is one of a template, or of a link: there is nothing to compare.
         if approved != found or (approved is None and key.subject not in _UNLISTED):
             what = f"the {key.subject} {key.name!r}"
-            why = f"{self._config.id} of this session defines {what} otherwise than what was approved"
+            why = f"{self._config.id} of this {self._whose} defines {what} otherwise than what was approved"
             return ProtocolFault.not_sent(FaultKind.TOOL_ERROR, why, HELD_CODES[key.subject][0])
         if len(own.checked) >= MAX_CHECKED:
             own.checked.clear()
@@ -196,7 +210,7 @@ class OwnServers:
             return judged
         if found is not None:
             return found
-        why = f"{self._config.id} of this session is still being started: call again"
+        why = f"{self._config.id} of this {self._whose} is still being started: call again"
         return ProtocolFault.not_sent(FaultKind.NOT_CONNECTED, why, "not_connected")
 
     # Choice of the era

@@ -14,6 +14,7 @@ from quarterdeck.fleet.endpoint import ServerEndpointImpl
 from quarterdeck.fleet.workers.requests import refuse
 from quarterdeck.trust.judge.questions import judge_input_required
 from quarterdeck.trust.judge.requests import NOTHING, Wish, to_call
+from quarterdeck_protocol.configs import ServerScope
 from quarterdeck_protocol.faults import Delivery, ProtocolFault
 from quarterdeck_protocol.offers import RawRequest
 from quarterdeck_protocol.tools import CallEnd, Deliver, PendingCall, ProgressNote, RawCall, WireResult
@@ -180,6 +181,8 @@ class ServerCall(Struct, eq=False):
         try:
             if isinstance(end, ProtocolFault):
                 told = self._server.with_words(end)
+                if self._server.config.scope is ServerScope.CLIENT:
+                    told.client = self.request.client.user
             elif end.result_type == _INPUT_REQUIRED or (self.tool is None and self._is_state_of_task):
                 told = self._asking(end)
             self.deliver(told)

@@ -41,11 +41,11 @@ def test_a_field_more_is_another_protocol() -> None:
     """An older daemon would pass over it, and serve a door of one group everything: count `PROTOCOL` up with it."""
     fields = [set(kind.__struct_fields__) for kind in (Handover, ServeRequest, NativeRequest, CommandRequest)]
     assert (PROTOCOL, *fields) == (
-        3,
+        4,
         {*("key", "version", "pid", "request", "environ", "log_level", "log_is_json", "is_resumed"), "holds_listener"},
         {
             *("cwd", "command", "config", "native", "name_budget", "settle_s", "lock_file", "portable_schemas"),
-            *("allow_unsandboxed", "groups", "search"),
+            *("allow_unsandboxed", "groups", "search", "user"),
         },
         {"profile", "workspace", "allow_dirs", "tools"},
         {"words", "sandbox", "trust", "env", "inherit_env"},

@@ -1,5 +1,6 @@
 """Which servers decks share, and whose directories servers have."""
 
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -7,10 +8,14 @@ from typing import Any
 
 import pytest
 
-from quarterdeck.config.load.origin import Origin, Standing
+from quarterdeck.config.load.origin import ClientForm, Origin, Standing
+from quarterdeck.config.secrets.store import SecretStore
 from quarterdeck.config.settings import Settings
 from quarterdeck.fleet.from_settings import FleetSource, sharing_key
-from quarterdeck_protocol.configs import SseServerConfig, StdioServerConfig, TrustMode
+from quarterdeck_protocol.configs import BridgeConfig, SseServerConfig, StdioServerConfig, TrustMode
+from quarterdeck_protocol.faults import ProtocolFault
+
+from .played_fleets import PretendRuntime
 
 USER_FILE = Path("/home/me/.config/quarterdeck/mcp.json")
 
@@ -110,3 +115,57 @@ def test_a_wish_is_that_of_its_moment() -> None:
     present[0] = found_in("/one", standing=Standing.PROJECT)
     assert source.wish(server()) is None
     assert wish.place == f"{found_in('/two').home_digest('s')}/s"
+
+
+async def test_a_client_without_a_secret_of_its_own_starts_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, runtime: PretendRuntime
+) -> None:
+    """A server would start as somebody else, or as nobody; or its log and its remedy be another client's."""
+    monkeypatch.setenv("QUARTERDECK_STATE_DIR", str(tmp_path / "state"))
+    config = server(scope="client", env={"KEY": "${keyring:KEY}"})
+
+    def build(keyring: Callable[[str], str]) -> tuple[StdioServerConfig, frozenset[str]]:
+        return config.model_copy(update={"env": {"KEY": keyring("KEY")}}), frozenset({keyring("KEY")})
+
+    settings = found_in("/one")
+    origin = replace(settings.origins["s"], for_client=ClientForm(("KEY",), build))
+    settings = replace(settings, origins={"s": origin})
+    withheld: list[frozenset[str]] = []
+    given: list[str] = []
+
+    async def seal(config: StdioServerConfig, _: str) -> None:
+        given.append(config.env["KEY"])
+        raise ProtocolFault("spawn_failed", "enough", code="closed")
+
+    source = FleetSource(
+        settings=lambda: settings,
+        scope=lambda _: "user",
+        trusted=tuple,
+        slot=nullcontext,
+        has_to_install=lambda *_: False,
+        withhold=withheld.append,
+        sealing=seal,
+    )
+    SecretStore().set("KEY", "owners", in_file=True)
+    SecretStore(client="Anna").set("KEY", "Annas", in_file=True)
+
+    async def started(client: str) -> ProtocolFault | None:
+        fleet = source.fleet(client)
+        try:
+            await fleet.start(BridgeConfig(servers=(config,)))
+            return fleet.last_fault("s")
+        finally:
+            await fleet.tear_down()
+
+    for client, code, remedy in (
+        ("anna", "missing_client_secret", "quarterdeck secret set KEY --client anna"),
+        ("Anna", "closed", "start it again"),
+        ("", "closed", "start it again"),
+    ):
+        fault = await started(client)
+        assert fault is not None
+        assert (fault.code, fault.remedy_for("s")) == (code, remedy)
+    assert (given, withheld) == (["Annas", "owners"], [{"Annas"}, {"owners"}])
+    homes = {client: settings.paths_of("s", client).home for client in ("", "anna", "Anna")}
+    base = homes[""].parent
+    assert list(homes.values()) == [base / "home", base / "clients/anna/home", base / "clients/~anna/home"]

@@ -8,7 +8,8 @@ import pytest
 from support.waiting import until
 
 from quarterdeck.fleet import session_servers
-from quarterdeck.fleet.session_servers import SessionServer, SessionServers
+from quarterdeck.fleet.core import wakefulness
+from quarterdeck.fleet.session_servers import SessionServer, SessionServers, session_of_user
 from quarterdeck_protocol.configs import BridgeConfig, ServerScope, StdioServerConfig
 from quarterdeck_protocol.faults import ProtocolFault
 from quarterdeck_protocol.offers import LogLine, News, ResourceUpdated, ServerNote
@@ -36,6 +37,10 @@ class PlayedFleet:
 
     def endpoint(self, _: str) -> None:
         """It has none."""
+
+    def is_coming(self, _: str) -> bool:
+        """It starts nothing."""
+        return False
 
     def watch_each(self, _: Callable[[str], None]) -> Callable[[], None]:
         return lambda: None
@@ -177,3 +182,103 @@ async def test_nothing_is_told_of_a_server_whose_session_has_ended() -> None:
     lab.fleets[0].say(LogLine("s", "info", "", b"1"))
     assert heard == []
     assert lab.fleets[0].listeners == []
+
+
+def shared_row(**fields: Any) -> StdioServerConfig:
+    return StdioServerConfig(id="s", command="x", scope=ServerScope.CLIENT, **fields)
+
+
+def session_of(user: str, session: str = "1") -> Client:
+    return Client(user, f"token {user}/{session}", user=user)
+
+
+class UserLab(Lab):
+    """Servers of clients: who has which, and the state of their secrets."""
+
+    def __init__(self, **options: Any) -> None:
+        self.marks: dict[str, int] = {}
+        self.users: list[str] = []
+        super().__init__(mark_of=lambda _, user: self.marks.get(user, 0), look_s=0.01, **options)
+
+    def _make(self, user: str = "-") -> Any:
+        self.users.append(user)
+        return super()._make()
+
+    def get(self, client: Client, **fields: Any) -> Any:
+        return self.servers.get(shared_row(**fields), client, session_of_user(client))
+
+    def asks(self, client: Client) -> None:
+        """It has made a call of its server."""
+        queue = self.servers.queue("s", session_of_user(client))
+        queue.ask(client.key, (call := object()))
+        queue.end(call)
+
+
+async def test_all_sessions_of_a_client_share_a_server_that_no_other_client_has() -> None:
+    """One person's process would be called by another; or a team of ten start a process for each window."""
+    lab, heard = UserLab(), list[News]()
+    lab.servers.watch_news(heard.append)
+    one, two, bob = session_of("anna", "1"), session_of("anna", "2"), session_of("bob")
+    for each in (one, two, bob):
+        lab.servers.opened(each.key)
+        lab.asks(each)
+    assert lab.get(one) is lab.get(two) is not lab.get(bob)
+    assert lab.users == ["anna", "bob"]
+    assert [each.client for each in lab.servers.statuses("s")] == ["anna", "bob"]
+    assert lab.servers.of(two.key) == ("s",)
+    lab.fleets[0].say(LogLine("s", "info", "", b"1"))
+    assert heard[0].clients >= {one.key, two.key}
+    assert bob.key not in heard[0].clients
+    lab.servers.ended(one.key)
+    assert lab.ended == [False, False]
+    lab.servers.end_user("anna")
+    await until(lambda: lab.ended == [True, False])
+    assert lab.get(two).client.user == "anna"
+    await lab.servers.close()
+
+
+async def test_a_secret_that_changes_ends_the_process_of_its_client_alone() -> None:
+    """A secret that was taken back would be used on; or one that was set disturb the whole team."""
+    lab = UserLab()
+    clients = [session_of("anna"), session_of("bob")]
+    for each in clients:
+        lab.servers.opened(each.key)
+        lab.asks(each)
+        lab.get(each)
+    lab.marks["anna"] = 1
+    await until(lambda: lab.ended == [True, False])
+    assert lab.get(clients[0]) is not None
+    await asyncio.sleep(0.05)
+    assert lab.ended == [True, False, False]
+    await lab.servers.close()
+
+
+async def test_a_clients_server_sleeps_when_nothing_of_its_client_needs_it() -> None:
+    """A process would be left for everybody who ever called; or end between two calls of an open window."""
+    lab = UserLab()
+    anna, bob = session_of("anna"), session_of("bob")
+    for each in (anna, bob):
+        lab.servers.opened(each.key)
+        lab.asks(each)
+        lab.get(each).used_at -= wakefulness.GRACE_S
+    lab.servers.ended(anna.key)
+    await until(lambda: lab.ended == [True, False])
+    await lab.servers.close()
+    lab = UserLab()
+    lab.servers.opened(anna.key)
+    lab.asks(anna)
+    lab.get(anna, idle_stop_s=0.01)
+    await until(lambda: lab.ended == [True])
+    await lab.servers.close()
+
+
+async def test_so_many_clients_have_a_server_of_one_row_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two hundred tokens would start two hundred processes of each row."""
+    monkeypatch.setattr(session_servers, "MAX_CLIENTS", 1)
+    monkeypatch.setattr(session_servers, "MAX_TOGETHER", 1)
+    lab = UserLab()
+    assert isinstance(lab.get(session_of("anna")), SessionServer)
+    refused = lab.get(session_of("bob"))
+    assert (refused.code, "1 clients have it already" in refused.message) == ("busy", True)
+    assert isinstance(lab.servers.get(row("other"), client()), SessionServer)
+    await lab.servers.close()

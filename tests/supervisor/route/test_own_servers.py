@@ -407,3 +407,88 @@ async def test_a_change_that_is_told_in_the_newer_era_alone_reaches_the_decks_ow
         newer.lists_version += 1
         at.fleets[-1].tell()
         assert again == ["tools", "prompts", "resources"]
+
+
+# Servers of clients
+
+
+OF_CLIENTS = ROW.model_copy(update={"scope": ServerScope.CLIENT})
+
+
+class UserFleet(OwnFleet):
+    """The fleet of one client's server, which may have failed."""
+
+    fault: ProtocolFault | None = None
+
+    def last_fault(self, _: str) -> ProtocolFault | None:
+        """How it failed."""
+        return self.fault
+
+
+class UserLab(Lab):
+    """A judged server, and one for each client."""
+
+    def __init__(self, at: Bench) -> None:
+        super().__init__(at)
+        self.of: dict[str, UserFleet] = {}
+
+    def _make(self, user: str) -> Any:
+        fleet = self.of[user] = UserFleet()
+        self.fleets.append(fleet)
+        return fleet
+
+    def calls_as(self, user: str, session: str = "1") -> list[CallEnd]:
+        told: list[CallEnd] = []
+        client = Client(user, f"token {user}/{session}", user=user)
+        self.judged.servers.endpoint("fs").begin(RawCall("a", b"{}", client=client), told.append)
+        return told
+
+
+@asynccontextmanager
+async def user_lab() -> AsyncIterator[UserLab]:
+    async with bench() as at:
+        made = UserLab(at)
+        await at.runs(judged := ToldEndpoint(OF_CLIENTS, a="one"))
+        yield made
+        assert judged.begun == [], "a call reached the server that is listed with the owner's secrets"
+        await made.sessions.close()
+
+
+async def test_no_call_reaches_another_clients_server() -> None:
+    """Now and then, with two people at work, one's agent would act as the other."""
+    async with user_lab() as at:
+        first = {user: at.calls_as(user) for user in ("anna", "Anna", "")}
+        await turns()
+        servers = {user: ToldEndpoint(OF_CLIENTS, a="one") for user in first}
+        for user, server in servers.items():
+            at.of[user].runs(server)
+        told = [at.calls_as(user, session) for session in "1234" for user in first for _ in range(4)]
+        for each in (*first.values(), *told):
+            await at.answered(each)
+        callers = {user: {call.client.user for call in server.begun} for user, server in servers.items()}
+        assert callers == {user: {user} for user in first}
+        assert [len(server.begun) for server in servers.values()] == [17, 17, 17]
+        assert len(at.fleets) == 3
+
+
+async def test_a_client_is_told_by_which_command_it_gets_what_it_lacks() -> None:
+    """A person would look for why the server of all does not start, or store a secret for somebody else."""
+    async with user_lab() as at:
+        words = at.judged.servers.endpoint("fs").with_words(ProtocolFault("timeout", "")).server
+        for code, own, remedy in (
+            ("missing_client_secret", "quarterdeck secret set K", "quarterdeck secret set K --client anna"),
+            ("auth_needed", None, f"quarterdeck login {words} --client anna"),
+            ("exited", None, f"quarterdeck logs {words} --client anna"),
+        ):
+            told = at.calls_as("anna")
+            await turns()
+            fault = ProtocolFault("spawn_failed", "it lacks it", code=code, remedy=own)
+            at.of["anna"].fault = fault
+            failed = ToldEndpoint(OF_CLIENTS, a="one")
+            failed.phase = EndpointPhase.FAULTED
+            at.of["anna"].runs(failed)
+            found = await at.refused(told)
+            assert found.code == ("not_connected" if code == "exited" else code)
+            assert str(found.remedy).startswith(remedy)
+            assert "fs of this client is not ready: it lacks it" in found.message
+            at.sessions.end_failed("fs")

@@ -20,6 +20,8 @@ from quarterdeck.cli.process import run
 from quarterdeck.cli.source import Named, ask_running, configured_server
 from quarterdeck.cli.trust.context import TrustContext, open_context, send
 from quarterdeck.common.words import flat
+from quarterdeck.config.load.problems import RowError
+from quarterdeck.config.secrets.store import SecretError
 from quarterdeck.daemon.control.protocol import Restart
 from quarterdeck.ledger.events.events import Subject
 from quarterdeck.login.discovery import Discovered, discover
@@ -32,7 +34,7 @@ from quarterdeck.login.terms import LOGIN, Grant, Terms, read_terms
 from quarterdeck.login.token_requests import revoke
 from quarterdeck.trust.judge.overview import ServerMatters, State
 from quarterdeck.trust.judge.verdicts import Decision
-from quarterdeck_protocol.configs import RemoteServerConfig, StdioServerConfig
+from quarterdeck_protocol.configs import RemoteServerConfig, ServerScope, StdioServerConfig
 
 from .secret import PLACES
 
@@ -51,6 +53,7 @@ def login(
     file: Annotated[
         bool, Option(help="Keep the login in a file (0600), where there is no keyring, or instead of it.")
     ] = False,
+    client: options.OneClient = None,
     yes: Annotated[bool, Option("--yes", "-y", help="Do not ask whether these terms are right.")] = False,
     json: options.Json = False,
 ) -> None:
@@ -59,13 +62,15 @@ def login(
     A running serve starts the server at once.  One whose row has a client secret is approved here without a
     browser.
     """
+    whose = options.client_name(client)
     with open_context(source) as context:
         found, config = _remote(context, server)
+        name = _name_of(found, config, whose)
+        config = _of_client(context, config, whose)
         before, wanted = _approved(context, found), _wanted(context, found)
         if as_before and before is None:
             raise UsageError(f"no login at {flat(server)} was approved before", f"quarterdeck login {flat(server)}")
         more = (*(wanted.scopes if wanted is not None else ()), *(scope or ()))
-        name = login_name(found.scope, server, config.url)
 
         async def go() -> Grant:
             http = GuardedHttp(config)
@@ -90,16 +95,21 @@ def login(
             grant = run(go)
             with store.locked(name):
                 place = store.save(name, grant, in_file=file)
-        send([Decision(found.scope, server, LOGIN, grant.terms.hash, grant.terms.body)])
-    done = f"{server}: logged in; the login is kept in {PLACES[place]}"
+        # The terms are the row's: what one client's login has less than was approved, others may have.
+        terms = before if whose and before is not None and grant.terms.is_within(before) else grant.terms
+        send([Decision(found.scope, server, LOGIN, terms.hash, terms.body)])
+    done = f"{server}: logged in{f' for {whose}' if whose else ''}; the login is kept in {PLACES[place]}"
     report({"server": server, "login": grant.terms, "place": place.name.lower()}, done, "green", json=json)
 
 
-def logout(source: Named, server: options.ServerId, json: options.Json = False) -> None:
+def logout(
+    source: Named, server: options.ServerId, client: options.OneClient = None, json: options.Json = False
+) -> None:
     """Forget the login at a remote server; its tokens are given back where the authorization server takes them."""
+    whose = options.client_name(client)
     with open_context(source) as context:
         found, config = _remote(context, server)
-    name, store = login_name(found.scope, server, config.url), LoginStore()
+    name, store = _name_of(found, config, whose), LoginStore()
 
     async def give_back(grant: Grant) -> bool:
         try:
@@ -115,7 +125,8 @@ def logout(source: Named, server: options.ServerId, json: options.Json = False) 
     if not was_there:
         raise NotFoundError(f"there is no login at {flat(server)}", "quarterdeck login makes one")
     try:
-        ask_running(source, Restart(server), anywhere=True)
+        if not whose:  # a client's process ends by itself
+            ask_running(source, Restart(server), anywhere=True)
     except CommandError as error:
         print_line(f"restart it where it runs: quarterdeck restart {flat(server)} ({error.message})", stderr=True)
     how = "its tokens are given back" if is_revoked else "its tokens were not given back: they end by themselves"
@@ -142,6 +153,22 @@ def _remote(context: TrustContext, server: str) -> tuple[ServerMatters, RemoteSe
             f"look at it, and approve it: {context.command('diff', server)}",
         )
     return found, config
+
+
+def _name_of(found: ServerMatters, config: RemoteServerConfig, client: str) -> str:
+    if client and config.scope is not ServerScope.CLIENT:
+        said = f"all clients share the login at {config.id}"
+        raise UsageError(said, 'leave out --client, or have its row say "scope": "client"')
+    return login_name(found.scope, config.id, config.url, client)
+
+
+def _of_client(context: TrustContext, config: RemoteServerConfig, client: str) -> RemoteServerConfig:
+    """Return the configuration with the secrets of the one who logs in."""
+    assert context.settings is not None
+    with as_command_error(SecretError, RowError, remedy="store it, then log in again"):
+        found, _ = context.settings.for_client(config, client)
+    assert not isinstance(found, StdioServerConfig)
+    return found
 
 
 def _approved(context: TrustContext, found: ServerMatters) -> Terms | None:

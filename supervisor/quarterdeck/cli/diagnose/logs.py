@@ -47,12 +47,15 @@ def logs(
     follow: Annotated[bool, Option("--follow", "-f", help="Go on with what it writes from now on.")] = False,
     lines: Annotated[int, Option("--lines", "-n", min=0, metavar="N", help="How many lines of the past.")] = 100,
     daemon: Annotated[bool, Option(help="The log of the daemon that all clients share.")] = False,
+    client: options.OneClient = None,
     json: options.Json = False,
 ) -> None:
     """Show what a server wrote on its standard error, and when, by local time (kept between runs, size-capped)."""
     if (server is None) is not daemon:
         raise UsageError("logs shows either a server's or the daemon's", "give SERVER, or --daemon")
-    path = daemon_log() if server is None else _log_path(Source(tuple(config or ())), server)
+    path = (
+        daemon_log() if server is None else _log_path(Source(tuple(config or ())), server, options.client_name(client))
+    )
     if not path.exists() and not follow:
         print_line(f"{server or 'the daemon'} has written nothing yet", stderr=True)
         return
@@ -88,7 +91,7 @@ def _local(at: str) -> str:
         return f"{at}  "  # an older file, in which a server wrote something alike
 
 
-def _log_path(source: Source, server: str) -> Path:
+def _log_path(source: Source, server: str, client: str) -> Path:
     from quarterdeck.daemon.control.client import NoAnswerError, NotServingError, ask
     from quarterdeck.daemon.control.protocol import LogFile, LogPath, Refused
 
@@ -100,7 +103,7 @@ def _log_path(source: Source, server: str) -> Path:
         directory = only_serving()
     if directory is not None:
         try:
-            answer = ask(directory, LogPath(server))
+            answer = ask(directory, LogPath(server, client))
         except (NotServingError, NoAnswerError):
             answer = None
         # It may have another state directory than we have.
@@ -110,7 +113,7 @@ def _log_path(source: Source, server: str) -> Path:
             raise NotFoundError(answer.message, "quarterdeck ps lists its servers")
     settings = load(source)
     check_server(settings, server)
-    return settings.paths_of(server).log
+    return settings.paths_of(server, client).log
 
 
 def read_lines(path: Path, count: int, *, follow: bool = False) -> Iterator[LogLine]:

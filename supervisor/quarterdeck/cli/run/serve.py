@@ -115,6 +115,10 @@ def serve(
     lock_file: Annotated[Path, Option(metavar="FILE", help="With --locked: the file.")] = Path("deck.lock"),
     group: options.Group = None,
     search: options.Search = False,
+    as_client: Annotated[
+        str | None,
+        Option("--as", metavar="NAME", help="The client's name at servers that each client has for itself."),
+    ] = None,
 ) -> None:
     """Publish the tools of every server, and native ones, as one MCP server, on stdio or over HTTP.
 
@@ -127,6 +131,9 @@ def serve(
     if locked:
         read_lock(str(lock_file))  # which says now what is wrong with it
     options.check_search(is_wanted=search)
+    user = options.client_name(as_client)
+    if user and wish is not None:
+        raise UsageError("--as is for a client on stdio: over HTTP a client is called as its token", "leave out --as")
     if source.native is not None:
         options.native_wish(source.native)  # which says now what is wrong with it
     request = ServeRequest(
@@ -140,6 +147,7 @@ def serve(
         allow_unsandboxed=source.allow_unsandboxed,
         groups=tuple(group or ()),
         search=search,
+        user=user,
     )
     begin(request, face, wish, source.log_level, source.log_format)
 
@@ -279,7 +287,7 @@ async def _serve(
                 await stack.enter_async_context(open_control(product))
             read = partial(read_request, request, os.environ)
             await stack.enter_async_context(following(product, read, withhold))
-            client = msgspec.structs.replace(ANONYMOUS, is_searched=request.search)
+            client = msgspec.structs.replace(ANONYMOUS, is_searched=request.search, user=request.user)
             client = product.groups.narrow(client, request.groups)
             _log.info("serving (servers: %d, pid %d)", len(product.status()), os.getpid())
             if (native := settings.native) is not None:

@@ -88,6 +88,7 @@ async def following(
         except Exception:
             _config_log.exception("the configuration files are no longer watched: restart this to apply changes")
 
+    product.on_withheld = withhold
     task = asyncio.create_task(follow())
     try:
         yield
@@ -111,7 +112,7 @@ async def reload(
     if _FOLLOWED(old) == _FOLLOWED(new):
         return
     # A secret that was taken out may still be said by a server that has it.
-    withhold({*old.secrets, *new.secrets})
+    withhold({*product.secrets, *new.secrets})
     for warning in new.warnings:
         if warning not in old.warnings:
             _config_log.warning("%s", warning)

@@ -7,6 +7,7 @@ is not decided here; what an untrusted project's file may not say is.
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -33,9 +34,9 @@ from quarterdeck.config.load.document import (
     rows_of,
 )
 from quarterdeck.config.load.jsonc import to_plain
-from quarterdeck.config.load.origin import Origin, Standing, home_of, mcp_config_paths
+from quarterdeck.config.load.origin import ClientForm, Origin, Standing, home_of, mcp_config_paths
 from quarterdeck.config.load.own_keys import RegistryWish, examine_groups, read_budget, read_http, read_registry
-from quarterdeck.config.load.problems import Problem, Problems, RowError
+from quarterdeck.config.load.problems import Problem, Problems, RowError, at
 from quarterdeck.config.load.project import ALLOW_KEY, ProjectBounds, excesses, project_root, strictest
 from quarterdeck.config.load.row import BuiltRow, examine_row, is_disabled
 from quarterdeck.config.load.variables import Variables
@@ -43,7 +44,7 @@ from quarterdeck.config.native_tools import NativeSettings, examine_native
 from quarterdeck.config.overrides import OVERRIDE_KEYS, ServerOverrides
 from quarterdeck.config.places.paths import runtime_dir, state_dir
 from quarterdeck.config.secrets.store import SecretStore
-from quarterdeck_protocol.configs import ServerConfig, StartMode, TrustMode
+from quarterdeck_protocol.configs import ServerConfig, ServerScope, StartMode, TrustMode
 from quarterdeck_protocol.faults import REMEDIES
 from quarterdeck_protocol.names import to_server_id
 
@@ -263,7 +264,8 @@ class _Loading:
         problems = Problems()
         built = None
         # Each row is masked and compared by the values that were put into it alone.
-        variables = replace(self._variables, taken={}, secrets=set())
+        is_of_client = isinstance(row.value, JsonObject) and row.value.get("scope") == ServerScope.CLIENT
+        variables = replace(self._variables, taken={}, secrets=set(), left=set() if is_of_client else None)
         with problems.kept():
             if not isinstance(row.value, JsonObject):
                 raise RowError(row.location, "expected an object")
@@ -275,10 +277,16 @@ class _Loading:
             # Judged under any id, so that all that is wrong is found at once.
             server_id = label if label != row.location else UNNAMED
             built = self._build(row, row.value, server_id, problems, variables)
+            if built is not None and built.config.scope is ServerScope.CLIENT and not is_of_client:
+                place = at(row.location, "scope")
+                raise RowError(place, "write 'client' itself, and no variable: it decides whose secrets are used")
         written = row.value if isinstance(row.value, JsonObject) else JsonObject()
         self._variables.secrets.update(variables.secrets)
         read = variables.taken, frozenset(variables.secrets)
-        self._origins[label] = Origin(self._path, row.location, self._standing, written, row.pointer, *read)
+        form = None
+        if variables.left is not None:
+            form = ClientForm(tuple(sorted(variables.left)), partial(self._for_client, row, label))
+        self._origins[label] = Origin(self._path, row.location, self._standing, written, row.pointer, *read, form)
         if built is None or problems:
             first = problems[0]
             is_required = written.get("required") is True
@@ -304,6 +312,17 @@ class _Loading:
             problems += [problem for problem in self._top if problem.location == TRUST_KEY and not value.get(TRUST_KEY)]
             return built
         return self._bounded(built, bounds, row, problems) if built is not None else None
+
+    def _for_client(
+        self, row: WrittenRow, server_id: str, keyring: Callable[[str], str]
+    ) -> tuple[ServerConfig, frozenset[str]]:
+        """See `ClientForm.build`."""
+        variables, problems = replace(self._variables, taken={}, secrets=set(), keyring=keyring), Problems()
+        assert isinstance(row.value, JsonObject)
+        built = self._build(row, row.value, server_id, problems, variables)
+        if built is None or problems:
+            raise RowError(problems[0].location, problems[0].reason, problems[0].code)
+        return built.config, frozenset(variables.secrets)
 
     def _bounded(self, built: BuiltRow, bounds: ProjectBounds, row: WrittenRow, problems: Problems) -> BuiltRow:
         problems += excesses(built.config, bounds, row.location)

@@ -13,13 +13,16 @@ Args:
 
 import hashlib
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
+
+if TYPE_CHECKING:
+    from quarterdeck_protocol.configs import ServerConfig
 
 DIRECTORY: Final = "quarterdeck"
 """The directory of the user's own file, in their configuration directory."""
@@ -58,6 +61,20 @@ class FileRead:
 
 
 @dataclass(frozen=True, slots=True)
+class ClientForm:
+    """What a row with `"scope": "client"` becomes for one client.
+
+    Attributes:
+        secrets: names of the secrets that each client has for itself.
+        build: given what finds such a secret, returns the configuration, and the values put in that must not be shown;
+            raises `RowError`. Blocking.
+    """
+
+    secrets: tuple[str, ...]
+    build: Callable[[Callable[[str], str]], tuple["ServerConfig", frozenset[str]]]
+
+
+@dataclass(frozen=True, slots=True)
 class Origin:
     """Where one server is written down; `path` is None without a file.
 
@@ -66,6 +83,7 @@ class Origin:
         row: as it is written, variables unexpanded; values in its `env` and `headers` may be secrets.
         files: what its values were taken from besides, by path as it is written.
         expanded: values that were put in for its variables, and must not be shown.
+        for_client: what it becomes for one client; None of a row that is the same for all.
     """
 
     path: Path | None
@@ -75,6 +93,7 @@ class Origin:
     pointer: str = ""
     files: Mapping[str, FileRead] = field(default_factory=dict, repr=False)
     expanded: frozenset[str] = field(default=frozenset(), compare=False, repr=False)
+    for_client: ClientForm | None = field(default=None, compare=False, repr=False)
 
     @property
     def paths(self) -> tuple[Path, ...]:

@@ -115,7 +115,7 @@ def examine_row(
     known = KEYS_OF_KIND[model]
     unresolved = len(problems)
     fields = dict(defaults or {}) | {
-        key: resolve(value, at(location, key), variables, problems)
+        key: resolve(value, at(location, key), variables.common if key in OVERRIDE_KEYS else variables, problems)
         for key, value in given.items()
         if key in known and key not in {"id", "kind"}
     }

@@ -15,14 +15,14 @@ Values are put in as they are and never expanded again; no message shows one.
 import io
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
 from dotenv.parser import parse_stream
 
 from quarterdeck.common.text_file import TextFileError, read_text
-from quarterdeck.config.secrets.store import MissingSecretError, SecretError, SecretStore
+from quarterdeck.config.secrets.store import MissingSecretError, SecretError, SecretStore, check_name
 from quarterdeck_protocol.secrets import secret_values
 
 from .origin import FileRead
@@ -53,6 +53,7 @@ class Variables:
         home: `${userHome}`, and `~` in a path.
         bounds: the limits of a project's file; None for a file of the user's.
         keyring: finds `${keyring:NAME}`, or raises `SecretError`.
+        left: receives the names of secrets, which stay as they are written; None to look them up.
         secrets: receives every value that must not be shown; paths, words and numbers, of which messages are full
             anyway, count only under a secret name.
         files: receives every file that a reference names, whether it exists or not.
@@ -66,10 +67,16 @@ class Variables:
     home: Path
     bounds: ProjectBounds | None = None
     keyring: Callable[[str], str] = field(default_factory=lambda: SecretStore().get, compare=False)
+    left: set[str] | None = field(default=None, compare=False)
     secrets: set[str] = field(default_factory=set, repr=False, compare=False)
     files: set[Path] = field(default_factory=set, repr=False, compare=False)
     taken: dict[str, FileRead] = field(default_factory=dict, repr=False, compare=False)
     places: set[str] = field(default_factory=set, repr=False, compare=False)
+
+    @property
+    def common(self) -> "Variables":
+        """These, for what is the same for all clients, also where each has secrets of its own."""
+        return self if self.left is None else replace(self, left=None, keyring=_refuse)
 
     def expand(self, text: str) -> str:
         """Return `text` with every reference resolved.  Raises `VariableError` if a reference is unset, malformed, or
@@ -159,6 +166,10 @@ class Variables:
         if self.bounds is not None:
             raise VariableError("a project's file may not use a secret of yours: move the row into a file of your own")
         try:
+            if self.left is not None:
+                check_name(name)
+                self.left.add(name)
+                return f"${{keyring:{name}}}"
             value = self.keyring(name)
         except MissingSecretError as error:
             raise VariableError(str(error), "unset_variable") from error
@@ -176,3 +187,7 @@ class Variables:
             return read_text(self.locate(path), MAX_VALUE_FILE_BYTES, private=private, is_own_word=True).text
         except TextFileError as error:
             raise VariableError(f"{shown} {error}") from error
+
+
+def _refuse(_: str) -> str:
+    raise SecretError("what all clients share may not use a secret that each has for itself: use it in env or headers")

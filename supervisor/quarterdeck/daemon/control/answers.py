@@ -71,14 +71,14 @@ async def answer(product: Product, request: Request) -> Answer:
             return await _list_tools(product, groups, server, refresh=refresh)
         case Call(name, arguments):
             return await _call(product, name, bytes(arguments))
-        case LogPath(server) | Inspect(server) | Restart(server) | Wake(server) | Sleep(server) if (
+        case LogPath(server, _) | Inspect(server) | Restart(server) | Wake(server) | Sleep(server) if (
             server not in product.status()
         ):
             return _no_server(product, server)
         case Restart() | Wake() | Sleep():
             return await _by_hand(product, request)
-        case LogPath(server):
-            return LogFile(str(product.log_path(server)))
+        case LogPath(server, client):
+            return LogFile(str(product.log_path(server, client)))
         case Listings():
             return await _list_all(product)
         case Decide(decisions):

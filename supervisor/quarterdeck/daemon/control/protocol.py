@@ -65,9 +65,10 @@ class Sleep(Message, frozen=True, tag="sleep"):
 
 
 class LogPath(Message, frozen=True, tag="log_path"):
-    """Name the file that keeps a server's standard error."""
+    """Name the file that keeps a server's standard error, or that of one client's own process of it."""
 
     server: str
+    client: str = ""
 
 
 class Inspect(Message, frozen=True, tag="inspect"):
@@ -129,7 +130,7 @@ class SandboxView(msgspec.Struct, frozen=True):
 
 
 class OwnServerView(msgspec.Struct, frozen=True):
-    """A server of one session's own; `client` names the session's client."""
+    """A server of one session's or client's own; `client` names the client."""
 
     client: str
     phase: str
@@ -147,7 +148,7 @@ class ServerView(msgspec.Struct, frozen=True):
         tools: without held and blocked ones.
         held: how many of its tools await the user's approval.
         blocked: how many the user has blocked.
-        of_sessions: the sessions' own servers of this row; this one is listed and judged for all of them.
+        of_sessions: the sessions' or clients' own servers of this row; this one is listed and judged for all of them.
         awake: what keeps it from falling asleep; empty where servers do not sleep, and while it is not ready.
         seal: the digest of the package tree that it runs from; None for a server that runs as its row says.
         changed: files of its program that have changed since they were approved.

@@ -95,7 +95,7 @@ class Grant(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def client(self) -> Client:
         """Who shows it; another token of the same name is another client."""
-        return Client(self.name, f"token {self.digest[:16]}", is_searched=self.search)
+        return Client(self.name, f"token {self.digest[:16]}", is_searched=self.search, user=self.name)
 
     @property
     def is_limited(self) -> bool:

@@ -426,14 +426,15 @@ class HttpHost:
         """See `ExchangeHost`."""
         return self._held.begin(client, size)
 
-    def end_client(self, who: str, why: str) -> None:
-        """End all that one principal has here, and tell it why."""
+    def end_client(self, client: Client, why: str) -> None:
+        """End all that the holder of one token has here, and tell it why."""
         for exchange in tuple(self._under_way):
-            if who_of(exchange.client_key) == who:
+            if who_of(exchange.client_key) == client.key:
                 exchange.give_up(SESSION_ENDED, why)
         for session in self.sessions:
-            if session.who == who:
+            if session.who == client.key:
                 self.sessions.end(session)
+        self._content.on_revoked(client.user)
 
     async def _own(self) -> None:
         try:

@@ -13,6 +13,7 @@ import anyio
 import msgspec
 
 from quarterdeck.common.tool_names import Profile
+from quarterdeck_protocol.tools import Client
 
 from .admission import UNKNOWN, Holder, unauthorized
 from .exchange import Exchange
@@ -64,7 +65,7 @@ def _names_of(profile: str) -> Collection[str]:
 class ClientHost(Protocol):
     """Has sessions and requests of clients."""
 
-    def end_client(self, who: str, why: str) -> None:
+    def end_client(self, client: Client, why: str) -> None:
         """End those of one client, and tell it why."""
         ...
 
@@ -105,7 +106,7 @@ class TokenClients:
             await anyio.sleep(LOOK_S)
             for digest, (_, holder) in tuple(self._known.items()):
                 if why := self._why_ended(digest):
-                    self._end(holder.client.key, why, exchanges())
+                    self._end(holder.client, why, exchanges())
                     del self._known[digest]
 
     def _why_ended(self, digest: str) -> str:
@@ -116,11 +117,11 @@ class TokenClients:
         state = grant.state(self._now())
         return ENDED.get(state, "")
 
-    def _end(self, who: str, why: str, exchanges: Iterable[Exchange]) -> None:
+    def _end(self, client: Client, why: str, exchanges: Iterable[Exchange]) -> None:
         for host in self.hosts:
-            host.end_client(who, why)
+            host.end_client(client, why)
         for exchange in exchanges:
-            if exchange.admitted is None or exchange.admitted.client.key != who:
+            if exchange.admitted is None or exchange.admitted.client.key != client.key:
                 continue
             if exchange.has_begun:
                 exchange.close()

@@ -66,6 +66,7 @@ class Content:
     decks: Decks | None = None
     on_opened: Callable[[str], None] = lambda _: None
     on_ended: Callable[[str], None] = lambda _: None
+    on_revoked: Callable[[str], None] = lambda _: None
     programs: ProgramNames = field(default_factory=ProgramNames)
     note: NoteNative = lambda *_: None
     offers: OfferSource | None = None

@@ -13,6 +13,7 @@ from support.sandbox.machine_facts import ROOT_ONLY
 
 from quarterdeck.config.load.file import MAX_CONFIG_BYTES, ConfigFileError, LoadedConfig, load_config_file
 from quarterdeck.config.load.origin import Origin, Standing
+from quarterdeck.config.load.problems import RowError
 from quarterdeck.config.load.project import ProjectBounds
 from quarterdeck.config.places.paths import runtime_dir
 from quarterdeck_protocol.configs import (
@@ -484,3 +485,40 @@ def test_any_bytes_load_or_are_refused(folder: Path, content: bytes) -> None:
     """A file that is no text at all would end the program with a traceback."""
     with suppress(ConfigFileError):
         assert isinstance(load(folder, content), LoadedConfig)
+
+
+def test_a_row_of_client_scope_has_no_secret_before_it_is_known_whose(tmp_path: Path) -> None:
+    """A process that is started in any other way would have the owner's secret, and work for somebody else."""
+    asked: list[str] = []
+    path = tmp_path / "mcp.json"
+    row = {"command": "c", "scope": "client", "env": {"A": "x-${keyring:KEY}", "B": "${TOKEN}"}}
+    path.write_text(json.dumps({"mcpServers": {"a": row}}))
+    loaded = load_config_file(path, ENVIRON, keyring=lambda name: asked.append(name) or "shared")
+    form = loaded.origins["a"].for_client
+    assert form is not None
+    assert (asked, form.secrets) == ([], ("KEY",))
+    assert loaded.servers[0].env == {"A": "x-${keyring:KEY}", "B": "s3cret"}
+    built, secrets = form.build({"KEY": "annas"}.__getitem__)
+    assert built == loaded.servers[0].model_copy(update={"env": {"A": "x-annas", "B": "s3cret"}})
+    assert secrets == {"annas", "s3cret"}
+    with pytest.raises(RowError, match="NUL"):
+        form.build({"KEY": "a\0b"}.__getitem__)
+
+
+@pytest.mark.parametrize(
+    ("row", "reason"),
+    [
+        ({"scope": "${SCOPE}"}, "scope: write 'client' itself, and no variable"),
+        (
+            {"scope": "client", "arguments": {"t": {"token": "${keyring:KEY}"}}},
+            "arguments.t.token: what all clients share may not use a secret that each has for itself",
+        ),
+        ({"scope": "client", "env": {"A": "${keyring:../KEY}"}}, "env.A: '../KEY' cannot be a secret's name"),
+    ],
+)
+def test_a_row_whose_secrets_are_nobodys_is_broken(tmp_path: Path, row: dict[str, object], reason: str) -> None:
+    """All clients would be given the owner's secret in a row that promises each its own."""
+    path = tmp_path / "mcp.json"
+    path.write_text(json.dumps({"mcpServers": {"a": {"command": "c", "env": {"A": "${keyring:KEY}"}, **row}}}))
+    loaded = load_config_file(path, {**ENVIRON, "SCOPE": "client"}, keyring=lambda _: "shared")
+    assert (loaded.servers, [reason in row.message for row in loaded.broken]) == ((), [True])

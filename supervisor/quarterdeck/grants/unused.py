@@ -6,6 +6,7 @@ Nobody records which files a process opens: of a server that is called, no use o
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import PurePath
+from typing import Final
 
 import msgspec
 
@@ -38,6 +39,18 @@ class Record(msgspec.Struct, frozen=True):
         if not self.given or self.given > self.since:
             return f"its row was approved on {self.given}" if self.given else "its row was never approved"
         return ""
+
+
+GRANTS: Final = ("read", "write", "grants")
+"""The keys of a row's `sandbox` whose use is told."""
+
+
+def written_grants(row: Mapping[str, object], config: StdioServerConfig) -> dict[str, list[str]] | None:
+    """Return the grants of a row as they are written, by key; None if one is written twice."""
+    sandbox = value if isinstance(value := row.get("sandbox"), Mapping) else {}
+    written = {key: list(value) for key in GRANTS if isinstance(value := sandbox.get(key), list)}
+    is_plain = all(len(values) == len(getattr(config.sandbox, key)) for key, values in written.items())
+    return written if is_plain else None
 
 
 class GrantUse(msgspec.Struct, frozen=True):

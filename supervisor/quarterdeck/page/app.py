@@ -8,6 +8,7 @@ servers on loopback, which share a browser's cookies with every port.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from datetime import date
 from functools import partial
 from pathlib import Path
 from time import monotonic
@@ -23,11 +24,13 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from quarterdeck.common.events import Bus
+from quarterdeck.daemon.control.answers import answer
 from quarterdeck.daemon.control.protocol import Restart, Sleep, Wake
 from quarterdeck.host.http.admission import LOOPBACK_NAMES, parse_authority
 from quarterdeck.ledger.errors import LedgerError
 from quarterdeck.ledger.events.events import Subject
 from quarterdeck.ledger.events.fold import ItemKey
+from quarterdeck.ledger.store.queries import Selection
 from quarterdeck.trust.judge.overview import State
 from quarterdeck.trust.judge.verdicts import Decision, StaleDecisionError
 
@@ -50,6 +53,9 @@ MAX_STREAMS: Final = 100
 SHOW_S: Final = 1.0
 """Seconds that a page waits for a server that was told to start or to stop; then it shows what it is doing."""
 
+MAX_DIGITS: Final = 19
+"""A call's number has fewer: SQLite's largest integer."""
+
 HEADERS: Final = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
     "connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
@@ -64,7 +70,7 @@ HEADERS: Final = {
 
 _STATIC: Final = Path(__file__).with_name("static")
 
-_REQUESTS: Final = {"restart": Restart, "wake": Wake, "sleep": Sleep}
+_REQUESTS: Final[dict[str, type[Restart | Wake | Sleep]]] = {"restart": Restart, "wake": Wake, "sleep": Sleep}
 
 Decide = Callable[[Sequence[Decision]], Awaitable[None]]
 """Records decisions, and has all decks act upon them."""
@@ -97,6 +103,13 @@ class PageApp:
             Mount("/static", StaticFiles(directory=_STATIC)),
             Route("/events/{view}", self._events),
             Route("/now", self._now),
+            Route("/", self._now),
+            Route("/server", self._server),
+            Route("/server/{what}", self._acted, methods=["POST"]),
+            Route("/calls", self._calls),
+            Route("/call", self._call),
+            Route("/ledger", self._ledger),
+            Route("/ledger/verify", self._verified, methods=["POST"]),
             Route("/review", self._review),
             Route("/review/server", self._review_server),
             Route("/review/decide", self._decided, methods=["POST"]),
@@ -221,6 +234,60 @@ class PageApp:
         # Back to what is left of the server, where the form was not taken.
         return RedirectResponse(f"{self._root}{'review' if decisions else f'review/server?of={place}'}", 303)
 
+    async def _server(self, request: Request) -> Response:
+        query = request.query_params
+        detail = await self._state.detail(query.get("deck", ""), query.get("of", ""))
+        if detail is None:
+            raise HTTPException(404, "No open deck has this server.")
+        return await self._page(request, "server.html", "now", detail=detail)
+
+    async def _acted(self, request: Request) -> Response:
+        """Restart, wake or stop a server."""
+        form, wanted = request.state.form, _REQUESTS.get(request.path_params["what"])
+        deck, place = form.get("deck", [""])[0], form.get("of", [""])[0]
+        found = self._state.find(deck, place)
+        if found is None or wanted is None:
+            raise HTTPException(404, "No open deck has this server.")
+        product, status = found
+        task = asyncio.create_task(answer(product, wanted(status.server)))
+        self._acting.add(task)
+        task.add_done_callback(self._done)
+        await asyncio.wait([task], timeout=SHOW_S)
+        return RedirectResponse(f"{self._root}server?deck={deck}&of={place}", 303)
+
+    def _done(self, task: asyncio.Task[object]) -> None:
+        self._acting.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _log.error("a server could not be restarted, woken or stopped", exc_info=error)
+
+    async def _calls(self, request: Request) -> Response:
+        wanted = {key: request.query_params.get(key, "") for key in ("server", "tool", "client")}
+        calls = await self._state.calls(**wanted)
+        return await self._page(request, "calls.html", "calls", live=True, calls=calls, wanted=wanted)
+
+    async def _call(self, request: Request) -> Response:
+        number = request.query_params.get("number", "")
+        story = await self._state.story(int(number)) if number.isdecimal() and len(number) < MAX_DIGITS else None
+        if story is None:
+            raise HTTPException(404, "There is no such call, or it is not kept any more.")
+        return await self._page(request, "call.html", "calls", story=story)
+
+    async def _ledger(self, request: Request) -> Response:
+        server, day = (request.query_params.get(key, "") for key in ("server", "day"))
+        try:
+            day = date.fromisoformat(day).isoformat() if day else ""
+        except ValueError:
+            raise HTTPException(400, "That is no day.") from None
+        lines = await self._state.history(Selection(server=server or None, until=_end_of(day) if day else None))
+        deck = await self._state.as_of(_end_of(day)) if day else ()
+        return await self._page(request, "ledger.html", "ledger", lines=lines, deck=deck, day=day, server=server)
+
+    async def _verified(self, request: Request) -> Response:
+        found = await self._state.verify()
+        tip = f"{found.tip.count:,} events, head {found.tip.count}:{found.tip.hash}"
+        request.state.session.said = f"Intact: {tip}." if found.is_intact else f"Broken: {found.reason} ({tip})."
+        return RedirectResponse(f"{self._root}ledger", 303)
+
     # Helpers
 
     async def _page(
@@ -235,6 +302,11 @@ class PageApp:
     def _message(self, session: Session | None, title: str, text: str, status: int) -> Response:
         frame = Frame(self._root, "", session is not None and session.may_act, lambda _: "")
         return HTMLResponse(render("message.html", frame, title=title, text=text), status)
+
+
+def _end_of(day: str) -> str:
+    """Return the last moment of a day, as the ledger writes times."""
+    return f"{day}T23:59:59.999Z"
 
 
 _STALE: Final = "Nothing was recorded: nothing was ticked, or what is offered has changed since. Look at it again."

@@ -5,6 +5,7 @@ Nothing here waits for a server. What reads files or compares texts runs in thre
 
 import asyncio
 import hashlib
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Final
@@ -13,13 +14,20 @@ import msgspec
 
 from quarterdeck.config.load.trouble import Trouble
 from quarterdeck.config.places.paths import ledger_dir, seals_dir, state_dir
+from quarterdeck.config.secrets.masking import mask_row
+from quarterdeck.daemon.control.call_story import CallStory, tell_call, with_receipt
 from quarterdeck.daemon.control.protocol import Inspection, ServerView
 from quarterdeck.daemon.control.views import view_inspection, view_server
 from quarterdeck.daemon.decks import Deck
 from quarterdeck.daemon.messages import ClientStatus, DaemonStatus
-from quarterdeck.ledger.events.events import ORDER
+from quarterdeck.grants.denials import Proposal, objection_to, propose
+from quarterdeck.grants.needs import known_of, writing_tools
+from quarterdeck.grants.unused import GrantUse, find_uses, written_grants
+from quarterdeck.ledger.events.chain import Verification
+from quarterdeck.ledger.events.events import ORDER, hash_of
 from quarterdeck.ledger.events.fold import ItemKey
 from quarterdeck.ledger.events.history import HistoryLine, lines_of
+from quarterdeck.ledger.grant_record import denied_calls, record_of
 from quarterdeck.ledger.open import LedgerWriter
 from quarterdeck.ledger.store.queries import CallRow, Selection
 from quarterdeck.ledger.store.reader import LedgerReader
@@ -28,10 +36,13 @@ from quarterdeck.seals.manifest import Changes, SealError, compare
 from quarterdeck.seals.store import SealStore
 from quarterdeck.trust.configured_servers import configured
 from quarterdeck.trust.diff.changes import Change
+from quarterdeck.trust.judge.documents import value_of
 from quarterdeck.trust.judge.overview import Matter, ServerMatters, State, difference, renames, survey
 from quarterdeck.trust.judge.server_rows import NativeRow, ServerRow
 from quarterdeck.trust.judge.verdicts import Decision
+from quarterdeck_protocol.configs import StdioServerConfig
 from quarterdeck_protocol.contract import EndpointStatus
+from quarterdeck_sandbox import split_time
 
 MAX_ITEMS: Final = 200
 """Held items of one server on one page; the next ones follow when these are decided."""
@@ -41,6 +52,13 @@ MAX_SHOWN_CHARS: Final = 300_000
 
 LINES: Final = 100
 """Calls, or lines of history, on one page."""
+
+
+LOG_BYTES: Final = 32 * 1024
+"""Of the end of a server's log."""
+
+DAYS: Final = 30
+"""In which a grant that nothing used counts as unused."""
 
 
 class ServerLook(msgspec.Struct, frozen=True):
@@ -102,6 +120,25 @@ class ServerReview(msgspec.Struct, frozen=True):
     renames: tuple[str, ...]
     packages: Changes | None
     inspections: tuple[Inspection, ...]
+
+
+class ServerDetail(msgspec.Struct, frozen=True):
+    """One server of an open deck, whole.
+
+    Attributes:
+        row: as it is written, without secrets; empty for none.
+        uses: its grants, with what is known of their use.
+        proposals: what its calls lacked.
+        log: its last lines, each with its time.
+    """
+
+    look: ServerLook
+    inspection: Inspection
+    row: dict[str, object]
+    uses: tuple[GrantUse, ...]
+    proposals: tuple[Proposal, ...]
+    log: tuple[tuple[str, str], ...]
+    history: list[HistoryLine]
 
 
 class DaemonState:
@@ -200,9 +237,47 @@ class DaemonState:
             await product.write_calls()
         return await asyncio.to_thread(_read_calls, server or None, tool or None, client or None)
 
+    async def story(self, number: int) -> CallStory | None:
+        """Return the story of a call; None if it is not kept."""
+        story = await asyncio.to_thread(_read_story, number)
+        if story is None:
+            return None
+        for _, product in self.products():
+            status = product.status_of(story.call.server)
+            if status is not None and product.scope(status.server) == story.call.scope:
+                story = with_receipt(story, inspect(product, status))
+        return story
+
+    async def detail(self, deck: str, place: str) -> ServerDetail | None:
+        """Return one server of an open deck, whole; None if there is none."""
+        found = self.find(deck, place)
+        if found is None:
+            return None
+        product, status = found
+        await product.write_calls()
+        uses, proposals, history = await asyncio.to_thread(_read_record, product, status.server)
+        origin = product.settings.origins.get(status.server)
+        return ServerDetail(
+            _look(deck, product, status),
+            inspect(product, status),
+            mask_row(origin.row) if origin is not None else {},
+            uses,
+            proposals,
+            await asyncio.to_thread(_read_log, product, status.server),
+            history,
+        )
+
     async def history(self, wanted: Selection) -> list[HistoryLine]:
         """Return the last events that are wanted, as lines."""
         return await asyncio.to_thread(_read_lines, wanted)
+
+    async def as_of(self, at: str) -> tuple[ServerMatters, ...]:
+        """Return every server as it was at this time."""
+        return await asyncio.to_thread(_read_survey, at)
+
+    async def verify(self) -> Verification:
+        """Check the whole ledger."""
+        return await asyncio.to_thread(_verify)
 
     def _package_changes(self, scope: str, server: str) -> Changes | None:
         entry = self._recorder.book.entry(scope, server)
@@ -282,13 +357,65 @@ def _sameness(matter: Matter) -> str:
     return "nothing changed since it was approved" if is_same else "only its formatting changed"
 
 
+def _reading() -> LedgerReader:
+    return LedgerReader.open(ledger_dir(state_dir()))
+
+
+def _read_story(number: int) -> CallStory | None:
+    with _reading() as reader:
+        return tell_call(reader, number)
+
+
+def _read_survey(at: str) -> tuple[ServerMatters, ...]:
+    with _reading() as reader:
+        return survey(reader.book_at(at))
+
+
+def _verify() -> Verification:
+    with _reading() as reader:
+        return reader.verify(hash_of)
+
+
+def _read_record(product: Product, server: str) -> tuple[tuple[GrantUse, ...], tuple[Proposal, ...], list[HistoryLine]]:
+    """Return a server's grants with their use, what is proposed for it, and its history."""
+    config, scope, settings = product.config(server), product.scope(server) or "", product.settings
+    history = _read_lines(Selection(scope=scope, server=server))
+    origin = settings.origins.get(server)
+    if not isinstance(config, StdioServerConfig) or origin is None:
+        return (), (), history
+    with _reading() as reader:
+        denied, record = denied_calls(reader, scope, server), record_of(reader, scope, server, DAYS)
+    own, offers = settings.paths_of(server), product.router.catalogue.servers.get(server)
+    tools = {offers.calls[each.name].own: each.definition for each in offers.tools} if offers is not None else {}
+    writing = writing_tools(known_of(config), {name: value_of(each or b"null") for name, each in tools.items()})
+    objection = objection_to(config, own.home, own.tmp, settings.environ)
+    written = written_grants(origin.row, config) or {}
+    return (
+        tuple(find_uses(config, written, settings.environ, record)),
+        propose(denied, config.sandbox, writing, objection).found,
+        history,
+    )
+
+
+def _read_log(product: Product, server: str) -> tuple[tuple[str, str], ...]:
+    """Return the last lines of a server's standard error, without secrets."""
+    try:
+        with product.log_path(server).open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - LOG_BYTES))
+            lines = file.read(LOG_BYTES).splitlines()[-LINES:]
+    except OSError:
+        return ()
+    split = map(split_time, lines)
+    return tuple((at, product.redact(text.decode("utf-8", "replace"))) for at, text in split)
+
+
 def _read_calls(server: str | None, tool: str | None, client: str | None) -> list[CallRow]:
-    with LedgerReader.open(ledger_dir(state_dir())) as reader:
+    with _reading() as reader:
         return list(reader.calls(server=server, tool=tool, client=client, limit=LINES))
 
 
 def _read_lines(wanted: Selection) -> list[HistoryLine]:
-    with LedgerReader.open(ledger_dir(state_dir())) as reader:
+    with _reading() as reader:
         found: list[HistoryLine] = []
         for line in lines_of(reader.events(wanted, newest_first=True)):
             found.append(line)

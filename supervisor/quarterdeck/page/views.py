@@ -17,6 +17,7 @@ from quarterdeck.common.words import clipped, counted, duration, flat, how_it_en
 from quarterdeck.daemon.control.protocol import FaultView, LimitView, ServerView
 from quarterdeck.ledger.events.fold import ItemKey
 from quarterdeck.ledger.events.history import short
+from quarterdeck.ledger.store.queries import CallRow
 from quarterdeck.trust.judge.overview import ServerMatters
 
 from .state import DeckLook, ServerLook, token_of
@@ -171,6 +172,15 @@ def _amount(limit: LimitView, value: float | None) -> str:
     return duration(value) if limit.name.endswith("_s") else f"{value:g}"
 
 
+def _spent(spent_ms: float) -> str:
+    """Return what a call waited; a dash for less than a millisecond."""
+    return duration(spent_ms / 1000) if spent_ms >= 1 else "–"
+
+
+def _outcome_class(call: CallRow) -> str:
+    return {"ok": "ok", "error": "partial"}.get(call.outcome, "faulted")
+
+
 @cache
 def _environment() -> Environment:
     made = Environment(
@@ -196,6 +206,8 @@ def _environment() -> Environment:
             _dossier,
             _policy,
             _amount,
+            _spent,
+            _outcome_class,
         ),
     )
     made.globals |= {tool.__name__.lstrip("_"): tool for tool in tools}

@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import Annotated, Final
 
 from quarterdeck.cli import options
@@ -12,15 +11,13 @@ from quarterdeck.cli.parameters import Argument, Option
 from quarterdeck.cli.source import Named, Source, configured_server
 from quarterdeck.cli.trust.context import open_context, reading_if_any
 from quarterdeck.cli.trust.ledger import have_calls_written
-from quarterdeck.cli.trust.ledger_views import parse_time
 from quarterdeck.common.words import counted
 from quarterdeck.config.allow_paths import missing
 from quarterdeck.config.settings import Settings
-from quarterdeck.grants.denials import DeniedCall, Proposal, Proposals, objection_to, propose
+from quarterdeck.grants.denials import Proposal, Proposals, objection_to, propose
 from quarterdeck.grants.needs import ServerNeeds, known_of, writing_tools
-from quarterdeck.grants.unused import Record, find_uses
-from quarterdeck.ledger.events.events import Subject
-from quarterdeck.ledger.store.queries import Selection
+from quarterdeck.grants.unused import Record, find_uses, written_grants
+from quarterdeck.ledger.grant_record import denied_calls, record_of
 from quarterdeck.trust.configured_servers import command_options, scope_of_row
 from quarterdeck.trust.judge.server_rows import server_words
 from quarterdeck_protocol.configs import StdioServerConfig
@@ -28,9 +25,6 @@ from quarterdeck_sandbox import LaunchError
 
 from .allow import settings_with
 from .needs import ACCESS, GrantChange, ask_needs, defaults, give_or_refuse, listed_tools, shortened
-
-GRANTS: Final = ("read", "write", "grants")
-"""The keys of `sandbox` of which `--shrink` tells."""
 
 MAX_REFUSED: Final = 5
 """Paths that are named because they are not proposed."""
@@ -86,12 +80,11 @@ def find_proposals(source: Source, settings: Settings, server: str) -> Proposals
     scope = scope_of_row(settings.origin(server))
     have_calls_written()
     with reading_if_any() as reader:
-        calls = list(reader.calls(scope=scope, server=server, is_denied=True)) if reader is not None else []
+        denied = denied_calls(reader, scope, server) if reader is not None else []
     with open_context(source) as context:
         writing = writing_tools(known_of(config), listed_tools(context, server))
     own = settings.paths_of(server)
     objection = objection_to(config, own.home, own.tmp, os.environ)
-    denied = [DeniedCall(call.at, call.tool, call.program or call.client, call.denied) for call in calls]
     return propose(denied, config.sandbox, writing, objection)
 
 
@@ -116,8 +109,8 @@ def _shrink(source: Source, settings: Settings, server: str, days: int, *, apply
     config, row = configured_server(settings, server), settings.origin(server).row
     assert isinstance(config, StdioServerConfig)
     sandbox = dict(value) if isinstance(value := row.get("sandbox"), Mapping) else {}
-    written = {key: list(value) for key in GRANTS if isinstance(value := sandbox.get(key), list)}
-    if any(len(values) != len(getattr(config.sandbox, key)) for key, values in written.items()):
+    written = written_grants(row, config)
+    if written is None:
         raise UsageError(f"the row of {server} names a grant twice", "take one of the two out, and run it again")
     uses = list(find_uses(config, written, os.environ, _record_of(settings, server, days)))
     show(uses, _USES, json=json, none=f"the row of {server} grants no paths and no pieces of your environment")
@@ -143,17 +136,9 @@ def _shrink(source: Source, settings: Settings, server: str, days: int, *, apply
 
 
 def _record_of(settings: Settings, server: str, days: int) -> Record:
-    """Return what the ledger has of a server in the last days."""
-    scope, now = scope_of_row(settings.origin(server)), datetime.now(UTC)
-    since = parse_time(f"{days} days ago", now)
     have_calls_written()
     with reading_if_any() as reader:
-        if reader is None:
-            return Record(days, since, 0, "", "")
-        calls = sum(1 for _ in reader.calls(server=server, since=since))  # of any scope: a file may be named or found
-        approved = reader.events(Selection(scope=scope, server=server, kinds=("approve",)), newest_first=True)
-        launches = (each.at for each in approved if getattr(each.event, "subject", None) is Subject.LAUNCH)
-        return Record(days, since, calls, reader.first_call_at(), next(launches, ""))
+        return record_of(reader, scope_of_row(settings.origin(server)), server, days)
 
 
 _USES: Final = (

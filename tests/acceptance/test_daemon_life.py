@@ -13,6 +13,7 @@ from support.config.places import row, write_config
 from support.processes.commands import DEADLINE_S, quarterdeck_forked, quarterdeck_json, quarterdeck_json_forked
 from support.processes.leftovers import assert_gone, is_running
 from support.serves.daemons import door, shown_status, wait_for_client
+from support.waiting import eventually
 
 from quarterdeck.daemon.place import daemon_dir
 from quarterdeck.daemon.start import log_path
@@ -70,6 +71,25 @@ def test_the_daemon_ends_with_its_last_client(config: Path, monkeypatch: pytest.
         assert not found["stays"]
     assert_gone([found["pid"]], DEADLINE_S)
     assert not daemon_dir().exists()
+
+
+def test_a_daemon_that_is_told_to_end_lets_calls_end_and_a_second_signal_hurries_it(
+    config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A restart would cut what a team waits for, or nobody could end it sooner without losing answers."""
+    monkeypatch.setenv("QUARTERDECK_DRAIN", "600")
+    with door(config) as client:
+        client.initialize()
+        # Longer than without the variable.
+        short, long = (client.send("tools/call", {"name": "s__slow", "arguments": {"seconds": s}}) for s in (2, 600))
+        daemon = eventually(lambda: shown_status()["clients"][0]["calls"] == 2 and shown_status()["pid"])
+        os.kill(daemon, signal.SIGTERM)
+        assert client.reply(short)["result"]["content"][0]["text"] == "slept 2 s"
+        os.kill(daemon, signal.SIGTERM)
+        fault = client.reply(long)["result"]["_meta"]["quarterdeck/fault"]
+        assert (fault["code"], fault["delivery"]) == ("shutting_down", "unknown")
+        assert client.process.wait(DEADLINE_S) == 0
+    assert_gone([daemon], DEADLINE_S)
 
 
 def test_the_daemon_belongs_to_nobodys_terminal(config: Path) -> None:

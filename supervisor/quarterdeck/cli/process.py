@@ -125,6 +125,20 @@ OWN_VARIABLE = "QUARTERDECK_OWN"
 _options_with_values = ("--state-dir",)
 
 
+DRAIN_VARIABLE = "QUARTERDECK_DRAIN"
+"""Seconds that calls under way may still take once a `serve` or the daemon is told to end."""
+
+MAX_DRAIN_S = 3600.0
+
+
+def seconds_in(variable: str, default: float) -> float:
+    """Return the seconds in an environment variable, at least 0; the default if there are none."""
+    try:
+        return max(0.0, float(os.environ.get(variable) or default))
+    except ValueError:
+        return default
+
+
 class InterruptedBySignal(BaseException):
     """A signal ended the work, which has cleaned up; not an `Exception`, so that no library catches it."""
 
@@ -215,12 +229,17 @@ def _handle(handler: "signal._HANDLER", *, serves: bool) -> None:
 T = TypeVar("T")
 
 
-def run(work: Callable[[], Coroutine[None, None, T]], *, outlives_terminal: bool = False) -> T:
+def run(
+    work: Callable[[], Coroutine[None, None, T]],
+    *,
+    outlives_terminal: bool = False,
+    hurry: Callable[[], object] | None = None,
+) -> T:
     """Run `work` in an event loop of its own, and return its result.
 
-    The first SIGINT, SIGTERM or SIGHUP cancels it, then InterruptedBySignal is raised; a second one ends the process at
-    once. SIGHUP does nothing if it was ignored before, or with `outlives_terminal`: the client ends us by closing
-    stdin.
+    The first SIGINT, SIGTERM or SIGHUP cancels it, then InterruptedBySignal is raised; the next one calls `hurry`, if
+    there is one, and one more ends the process at once. SIGHUP does nothing if it was ignored before, or with
+    `outlives_terminal`: the client ends us by closing stdin.
     """
     import asyncio  # not before everything else
 
@@ -232,7 +251,7 @@ def run(work: Callable[[], Coroutine[None, None, T]], *, outlives_terminal: bool
     before = {number: signal.getsignal(number) for number in handled}
     try:
         with asyncio.Runner(loop_factory=new_event_loop) as runner:
-            return runner.run(_run(work, ending, handled))
+            return runner.run(_run(work, ending, handled, hurry))
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
@@ -242,6 +261,7 @@ async def _run(
     work: Callable[[], Coroutine[None, None, T]],
     ending: tuple[signal.Signals, ...],
     handled: tuple[signal.Signals, ...],
+    hurry: Callable[[], object] | None,
 ) -> T:
     import asyncio
 
@@ -250,10 +270,13 @@ async def _run(
     came: list[int] = []
 
     def on_signal(number: int) -> None:
-        if came:
-            os._exit(128 + number)
         came.append(number)
-        task.cancel()
+        if len(came) == 1:
+            task.cancel()
+        elif len(came) == 2 and hurry is not None:
+            hurry()
+        else:
+            os._exit(128 + number)
 
     for number in handled:
         loop.add_signal_handler(number, on_signal if number in ending else lambda _: None, number)

@@ -122,14 +122,14 @@ def kill_daemon(directory: Path) -> int:
     return pid
 
 
-def wait_until_gone(pid: int) -> bool:
-    """Wait until the daemon that was told to end has, `END_S` at most; whether it has."""
+def wait_until_gone(pid: int, drain_s: float = 0.0) -> bool:
+    """Wait until the daemon that was told to end has, `END_S` at most beside its `drain_s`; whether it has."""
     with _opened(pid) as fd:
         if fd is not None:
             ended = select.poll()
             ended.register(fd, select.POLLIN)
-            return bool(ended.poll(END_S * 1000))
-        deadline = time.monotonic() + END_S
+            return bool(ended.poll((END_S + drain_s) * 1000))
+        deadline = time.monotonic() + END_S + drain_s
         while is_there := _is_there(pid):
             if time.monotonic() > deadline:
                 break

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from quarterdeck.common.http_wish import HttpWish
 from quarterdeck.common.imports import imported
 from quarterdeck.common.shielding import cancelled
+from quarterdeck.host.calls import Drain
 from quarterdeck.host.http.admission import PATH
 from quarterdeck.host.http.options import HttpOptions, is_taken, listen
 from quarterdeck_protocol.faults import ProtocolFault
@@ -48,9 +49,15 @@ class HttpListening:
     """
 
     def __init__(
-        self, decks: Decks, make_options: MakeOptions, to_refusal: ToRefusal, keep: Callable[[HttpWish], object]
+        self,
+        decks: Decks,
+        make_options: MakeOptions,
+        to_refusal: ToRefusal,
+        keep: Callable[[HttpWish], object],
+        drain: Drain | None = None,
     ) -> None:
         """Listen nowhere yet; `keep` takes what would have another daemon listen at the same place."""
+        self._drain = drain
         self._decks = decks
         self._keep = keep
         self._make_options = make_options
@@ -253,7 +260,7 @@ class HttpListening:
 
         from .http_decks import HttpDecks
 
-        face = HttpFace(options)
+        face = HttpFace(options, self._drain)
         hosts = HttpDecks(self._decks, face, os.environ, self._to_refusal)
         started: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 

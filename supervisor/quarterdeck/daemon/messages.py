@@ -258,7 +258,8 @@ class HttpStatus(msgspec.Struct, frozen=True):
 
 class DaemonStatus(msgspec.Struct, frozen=True):
     """The daemon, its clients and what runs. `stays`: it ends only when told to. `http` is None if it was never
-    requested. `doors` counts connections, of `max_doors`; `refused_doors` were too many.
+    requested. `doors` counts connections, of `max_doors`; `refused_doors` were too many. `drain_s`: how long
+    calls under way may take once it is told to end.
     """
 
     pid: int
@@ -272,6 +273,7 @@ class DaemonStatus(msgspec.Struct, frozen=True):
     doors: int = 0
     max_doors: int = 0
     refused_doors: int = 0
+    drain_s: float = 0.0
 
 
 class BadHandoverError(ValueError):

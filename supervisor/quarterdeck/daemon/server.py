@@ -21,6 +21,7 @@ import msgspec
 from quarterdeck.common.imports import imported
 from quarterdeck.common.shielding import cancelled, carried_through
 from quarterdeck.fleet.call_queue import CallQueue
+from quarterdeck.host.calls import GRACE_S, Drain
 from quarterdeck.host.journal import Interrupted
 from quarterdeck.host.stdio.client_streams import refuse_client
 from quarterdeck.tools import session_notes
@@ -48,8 +49,15 @@ class DoorServer:
     """
 
     def __init__(
-        self, listener: socket.socket, key: str, decks: Decks, to_refusal: ToRefusal, http: HttpListening | None = None
+        self,
+        listener: socket.socket,
+        key: str,
+        decks: Decks,
+        to_refusal: ToRefusal,
+        http: HttpListening | None = None,
+        drain: Drain | None = None,
     ) -> None:
+        self._drain = drain or Drain(GRACE_S)
         self._http = http
         if http is not None:
             http.on_listener = self._have_held
@@ -131,6 +139,7 @@ class DoorServer:
             len(self._attending),
             MAX_DOORS,
             self._refused,
+            self._drain.wished_s,
         )
 
     def _servers(self) -> tuple[ServerStatus, ...]:
@@ -245,7 +254,7 @@ class DoorServer:
     async def _serve(self, session: "_Session") -> int:
         """Serve one client to its end. Return the exit code of its door."""
         try:
-            await session.serve(self._decks)
+            await session.serve(self._decks, self._drain)
         except Exception as error:
             refusal = _ended(error) if isinstance(error, DeckEndedError) else self._to_refusal(error)
             if refusal is None:
@@ -269,7 +278,7 @@ class _Session:
         self._unanswered: Interrupted | None = Interrupted()
         """The client's words, until a session answers them."""
 
-    async def serve(self, decks: Decks) -> None:
+    async def serve(self, decks: Decks, drain: Drain) -> None:
         """Serve the client until it leaves, or this is cancelled. Raise the reason if it cannot be served."""
         handover, memory = self.handover, self._memory
         stdin_fd, stdout_fd, stderr_fd, _ = self.door.fds
@@ -307,6 +316,7 @@ class _Session:
                     journal=memory,
                     interrupted=interrupted if is_resumed else None,
                     client=client,
+                    drain=drain,
                 )
                 await deck.lasting(served.guard(serving))
 

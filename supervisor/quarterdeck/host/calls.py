@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Final
 
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
-from quarterdeck_protocol.tools import CallEnd, Client, Deliver, PendingCall, ToolSource
+from quarterdeck_protocol.tools import CallEnd, CancelToken, Client, Deliver, PendingCall, ToolSource
 
 GRACE_S: Final = 1.0
 """How long calls under way may still take once serving is told to end; the SDK's client kills what it started 2 s after
@@ -16,6 +16,24 @@ MAX_NAME_CHARS: Final = 200
 
 ANSWER_S: Final = 1.0
 """How long the answers to all that was under way may take to be written after that; over HTTP, the next of them."""
+
+
+class Drain:
+    """How serving ends: calls under way have `within_s` more seconds, or until `hurry` is cancelled.
+
+    Attributes:
+        wished_s: the seconds that they have once the process is told to end; until then `GRACE_S`, as when one client
+            or one deck ends.
+    """
+
+    def __init__(self, wished_s: float, within_s: float = GRACE_S) -> None:
+        self.wished_s: Final = wished_s
+        self.within_s = within_s
+        self.hurry: Final = CancelToken()
+
+    def begin(self) -> None:
+        """Take note that the process was told to end."""
+        self.within_s = self.wished_s
 
 
 def shut_down(delivery: Delivery) -> ProtocolFault:

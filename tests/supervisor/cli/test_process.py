@@ -194,6 +194,23 @@ def test_a_closed_terminal_does_not_end_it() -> None:
     assert ended.value.number == signal.SIGTERM
 
 
+def test_a_second_signal_hurries_what_can_be_hurried() -> None:
+    """A person who does not want to wait for calls would lose their answers with the process."""
+    hurried = asyncio.Event()
+
+    async def work() -> None:
+        try:
+            os.kill(os.getpid(), signal.SIGTERM)
+            await asyncio.Event().wait()
+        finally:
+            os.kill(os.getpid(), signal.SIGINT)
+            await hurried.wait()
+
+    with pytest.raises(InterruptedBySignal) as ended:
+        run(work, hurry=hurried.set)
+    assert ended.value.number == signal.SIGTERM
+
+
 def test_a_second_signal_ends_the_process_at_once() -> None:
     """A cleaning up that hangs could only be ended by SIGKILL."""
     program = """

@@ -30,7 +30,7 @@ ACCEPT = {"Accept": "application/json, text/event-stream"}
 
 
 @asynccontextmanager
-async def listening(box, decks=None, offers=None, results=None, **options) -> AsyncIterator[str]:
+async def listening(box, decks=None, offers=None, results=None, drain=None, **options) -> AsyncIterator[str]:
     """The URL of a host that serves `box`; it has stopped by the end."""
     ready = anyio.Event()
     where = []
@@ -41,7 +41,7 @@ async def listening(box, decks=None, offers=None, results=None, **options) -> As
 
     leave = results.leave if results is not None else lambda _: None
     host = create_provider_host(box, decks=decks, offers=offers, results=results, on_ended=leave)
-    serve = partial(serve_http, host, HttpOptions(**options), started=started)
+    serve = partial(serve_http, host, HttpOptions(**options), started=started, drain=drain)
     with anyio.fail_after(20):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(serve)

@@ -1,7 +1,7 @@
 """The daemon's process: its log, its ledger, its decks and doors; and when it ends.
 
 It ends when nobody has been there for a while, unless it was told to stay, at SIGTERM, or by an order; one order leaves
-its doors waiting, which go through the next daemon.
+its doors waiting, which go through the next daemon.  Calls under way may end first; another SIGTERM hurries them.
 """
 
 import argparse
@@ -24,7 +24,7 @@ from quarterdeck.app import COMMAND_WAIT_S, Shared, make_holder, open_quarterdec
 from quarterdeck.cli.configure.client_tokens import deck_names
 from quarterdeck.cli.exits import CommandError, ExitCode, ledger_error
 from quarterdeck.cli.log_setup import OURS, LineFormatter
-from quarterdeck.cli.process import collect_rarely
+from quarterdeck.cli.process import DRAIN_VARIABLE, MAX_DRAIN_S, collect_rarely, seconds_in
 from quarterdeck.common.http_wish import HttpWish
 from quarterdeck.common.imports import imported
 from quarterdeck.common.local_socket import read_key
@@ -53,6 +53,7 @@ from quarterdeck.daemon.server import DoorServer
 from quarterdeck.daemon.start import log_path
 from quarterdeck.fleet.shared_servers import on_behalf_of
 from quarterdeck.fleet.workers.runtime import Runtime
+from quarterdeck.host.calls import GRACE_S, Drain
 from quarterdeck.ledger.errors import LedgerError
 from quarterdeck.ledger.open import LedgerWriter, open_recorder
 from quarterdeck.ledger.store.lease import DAEMON, LeaseHeldError
@@ -105,7 +106,7 @@ def serve(entrance: "Entrance") -> NoReturn:
     give_back_large_blocks()
     collect_rarely()
     with entrance.listener, asyncio.Runner(loop_factory=new_event_loop) as runner:
-        sys.exit(runner.run(_run(entrance, linger_s())))
+        sys.exit(runner.run(_run(entrance, seconds_in(LINGER_VARIABLE, LINGER_S))))
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,14 +122,6 @@ class Entrance:
     directory: Path
     is_managed: bool = False
     is_lent: bool = False
-
-
-def linger_s() -> float:
-    """Return the seconds that a deck stays after its last client, by the environment or the default."""
-    try:
-        return max(0.0, float(os.environ.get(LINGER_VARIABLE) or LINGER_S))
-    except ValueError:
-        return LINGER_S
 
 
 class DaemonLog:
@@ -227,9 +220,11 @@ async def _serve(entrance: Entrance, log: "DaemonLog", linger_s: float, leaving:
         stack.push_async_callback(carried_through, shared.servers.close)
         decks = Decks(read_found, partial(_open_deck, shared, log), linger_s=linger_s, names=deck_names())
         stack.push_async_callback(carried_through, decks.close)
-        http = HttpListening(decks, partial(make_options, log.withhold), to_refusal, partial(keep_wish, directory))
+        drain = Drain(min(seconds_in(DRAIN_VARIABLE, GRACE_S), MAX_DRAIN_S))
+        options = partial(make_options, log.withhold)
+        http = HttpListening(decks, options, to_refusal, partial(keep_wish, directory), drain)
         stack.push_async_callback(carried_through, http.close)
-        server = DoorServer(entrance.listener, read_key(directory / KEY_NAME), decks, to_refusal, http)
+        server = DoorServer(entrance.listener, read_key(directory / KEY_NAME), decks, to_refusal, http, drain)
         commands = _Commands(shared, decks, server)
         stack.push_async_callback(carried_through, commands.close)
         await stack.enter_async_context(answering(runtime.directory, commands.answer))
@@ -237,7 +232,7 @@ async def _serve(entrance: Entrance, log: "DaemonLog", linger_s: float, leaving:
             server.obey(Order.STAY)
         log.follow(server)
         mark = socket_mark(directory) if not entrance.is_lent else None
-        _on_signal(partial(server.obey, Order.END))
+        _on_signal(lambda: server.obey(Order.END) if server.order is None else drain.hurry.cancel())
         serving = asyncio.create_task(server.run())
         _log.info("the daemon listens in %s (pid %d)", directory, os.getpid())
         opening_http = asyncio.create_task(_listen_first(server, http, directory))
@@ -250,12 +245,12 @@ async def _serve(entrance: Entrance, log: "DaemonLog", linger_s: float, leaving:
             await cancelled(opening_http)
             if server.order is Order.REPLACE:
                 http.hand_on()
-                # Concurrently with the doors: both may wait for calls to end.
-                closing_http = asyncio.create_task(http.close())
-                await cancelled(serving)
-                await carried_through(partial(asyncio.wait, [closing_http]))
             else:
-                await cancelled(serving)
+                drain.begin()
+            # Concurrently with the doors: both may wait for calls to end.
+            closing_http = asyncio.create_task(http.close())
+            await cancelled(serving)
+            await carried_through(partial(asyncio.wait, [closing_http]))
 
 
 async def _listen_first(server: DoorServer, http: HttpListening, directory: Path) -> None:

@@ -254,7 +254,7 @@ def _end(order: Order, held: HeldListener | None = None) -> DaemonStatus | None:
             before = DaemonStatus(kill_daemon(directory), "", "", stays=True)
         print_line(f"{error}: it was killed (process {before.pid})", stderr=True)
     if before is not None:
-        _await_end(before.pid)
+        _await_end(before.pid, before.drain_s)
     if lost is not None and (before is None or before.pid != lost.pid):
         with suppress(ProcessLookupError):
             os.kill(lost.pid, signal.SIGTERM)
@@ -262,8 +262,8 @@ def _end(order: Order, held: HeldListener | None = None) -> DaemonStatus | None:
     return before or lost
 
 
-def _await_end(pid: int) -> None:
-    if not wait_until_gone(pid):
+def _await_end(pid: int, drain_s: float = 0.0) -> None:
+    if not wait_until_gone(pid, drain_s):
         raise CommandError(ExitCode.NO_ANSWER, f"the daemon does not end (process {pid})", f"kill -KILL {pid}")
 
 

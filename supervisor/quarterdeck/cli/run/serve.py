@@ -19,7 +19,7 @@ from quarterdeck.cli import options
 from quarterdeck.cli.exits import CommandError, ExitCode, UsageError, as_command_error, cannot_serve
 from quarterdeck.cli.log_setup import LogFormat, LogLevel, is_json, number_of, set_up_logging
 from quarterdeck.cli.parameters import Argument, Combined, Option
-from quarterdeck.cli.process import closed_streams, collect_rarely
+from quarterdeck.cli.process import DRAIN_VARIABLE, MAX_DRAIN_S, closed_streams, collect_rarely, seconds_in
 from quarterdeck.cli.process import run as run_work
 from quarterdeck.cli.source import Served, start_product
 from quarterdeck.common.tool_names import DEFAULT_LIMIT
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from quarterdeck.common.http_wish import HttpWish
     from quarterdeck.config.settings import Settings
     from quarterdeck.daemon.place import OtherDaemonError
+    from quarterdeck.host.calls import Drain
     from quarterdeck.host.journal import Interrupted
     from quarterdeck.host.provider import ProviderHostImpl
     from quarterdeck.trust.lock.lockfile import DeckLock
@@ -196,10 +197,15 @@ def _serve_here(
             withhold, settings, wish, needs_token=not face.no_token, announce=face.json, request=request
         )
     raise_open_files_limit()
+    from quarterdeck.host.calls import GRACE_S, Drain
+
+    drain_s = min(seconds_in(DRAIN_VARIABLE, GRACE_S), MAX_DRAIN_S)
+    drain = Drain(drain_s, drain_s)
     with http.listener if http is not None and http.listener is not None else nullcontext():
         run_work(
-            lambda: _serve(request, settings, http, lock, withhold, visits=face.read_only, left=left),
+            lambda: _serve(request, settings, http, lock, withhold, visits=face.read_only, left=left, drain=drain),
             outlives_terminal=True,
+            hurry=drain.hurry.cancel,
         )
 
 
@@ -263,6 +269,7 @@ async def _serve(
     *,
     visits: bool = False,
     left: "Interrupted | None" = None,
+    drain: "Drain | None" = None,
 ) -> None:
     """Serve until the client leaves. `visits`: another process has the ledger, which is then only read."""
     from time import monotonic
@@ -303,11 +310,11 @@ async def _serve(
                 stack.callback(host.close)
                 collect_rarely()
                 if http is None:
-                    serving = _serve_stdio(host, left, client)
+                    serving = _serve_stdio(host, left, client, drain)
                 else:
                     from .serve_http import serve_over_http
 
-                    serving = serve_over_http(product, host, http, has_ledger=not visits)
+                    serving = serve_over_http(product, host, http, drain, has_ledger=not visits)
                 if lock is None:
                     await serving
                 else:
@@ -320,12 +327,14 @@ async def _serve(
         raise cannot_serve(fault) from None
 
 
-async def _serve_stdio(host: "ProviderHostImpl", left: "Interrupted | None", client: "Client") -> None:
+async def _serve_stdio(
+    host: "ProviderHostImpl", left: "Interrupted | None", client: "Client", drain: "Drain | None"
+) -> None:
     from quarterdeck.host.stdio.client_streams import client_is_served
     from quarterdeck.host.stdio.serve import serve_stdio
 
     client_is_served()
-    await serve_stdio(host, interrupted=left, client=client)
+    await serve_stdio(host, interrupted=left, client=client, drain=drain)
     _log.info("the client has left")
 
 

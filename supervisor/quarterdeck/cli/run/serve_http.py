@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from quarterdeck.common.http_wish import HttpWish
     from quarterdeck.config.settings import Settings
     from quarterdeck.daemon.messages import ServeRequest
+    from quarterdeck.host.calls import Drain
     from quarterdeck.host.http.options import HttpOptions
     from quarterdeck.host.http.readiness import Unready
     from quarterdeck.host.provider import ProviderHostImpl
@@ -114,7 +115,7 @@ def _check_networks(settings: "Settings", port: int) -> None:
 
 
 async def serve_over_http(
-    product: "Product", host: "ProviderHostImpl", http_plan: HttpPlan, *, has_ledger: bool
+    product: "Product", host: "ProviderHostImpl", http_plan: HttpPlan, drain: "Drain | None", *, has_ledger: bool
 ) -> None:
     """Serve until cancelled, and announce where. `has_ledger`: this process has to be able to write the ledger."""
     from quarterdeck.config.places.paths import state_dir_words
@@ -139,4 +140,6 @@ async def serve_over_http(
             yield from ledger_obstacles(state_dir())
         yield from product.unready()
 
-    await serve_http(host, http_plan.options, started=on_started, listener=http_plan.listener, unready=unready)
+    await serve_http(
+        host, http_plan.options, started=on_started, listener=http_plan.listener, unready=unready, drain=drain
+    )

@@ -16,8 +16,8 @@ import anyio
 import msgspec
 
 from quarterdeck.common.in_flight import InFlight, who_of
-from quarterdeck.common.shielding import told_to_end
-from quarterdeck.host.calls import ANSWER_S, GRACE_S
+from quarterdeck.common.shielding import cancelled_by, told_to_end
+from quarterdeck.host.calls import ANSWER_S, GRACE_S, Drain
 from quarterdeck.host.client_use import ClientUses
 from quarterdeck.host.held_bytes import HeldBytes
 from quarterdeck.host.provider import ProviderHostImpl
@@ -112,6 +112,7 @@ class HttpHost:
         groups: Sequence[str] = (),
         *,
         is_searched: bool = False,
+        drain: Drain | None = None,
     ) -> None:
         """A host that nobody has reached yet.
 
@@ -122,6 +123,7 @@ class HttpHost:
             uses: likewise what was asked; for `clients`.
             groups: those that all clients are shown, together; empty for everything.
             is_searched: whether all clients are shown two tools that find and call the others.
+            drain: how long calls have at the end; None for `GRACE_S`.
         """
         self._host = host
         self._content = host.content
@@ -130,6 +132,7 @@ class HttpHost:
         self._uses = uses if uses is not None else ClientUses()
         self._served_groups = groups
         self._is_searched = is_searched
+        self._drain = drain or Drain(GRACE_S, GRACE_S)
         self._closing = CancelToken()
         self._guests: Final = Guests()
         self.sessions: Final = HttpSessions(self._ended)
@@ -143,7 +146,8 @@ class HttpHost:
     async def run(self) -> None:
         """Serve until cancelled, or told to `end`; then what is under way is answered, and sessions end.
 
-        Calls have `GRACE_S`, new ones are refused meanwhile, and what is left then is answered with a fault.
+        Calls have as long as `drain` says, new ones are refused meanwhile, and what is left then is answered with a
+        fault.
         """
         await told_to_end(self._own, self.end)
 
@@ -455,7 +459,7 @@ class HttpHost:
     async def _finish(self) -> None:
         """Let what is under way end, then have it end; return when all is answered, or nothing more for a while."""
         self._closing.cancel()
-        with anyio.move_on_after(GRACE_S):
+        with cancelled_by(self._drain.hurry, self._drain.within_s):
             await self._answered()
         for exchange in tuple(self._under_way):
             request = exchange.request

@@ -15,7 +15,8 @@ import anyio
 import uvicorn
 
 from quarterdeck.common.in_flight import InFlight
-from quarterdeck.common.shielding import carried_through, told_to_end
+from quarterdeck.common.shielding import cancelled_by, carried_through, told_to_end
+from quarterdeck.host.calls import GRACE_S, Drain
 from quarterdeck.host.client_use import ClientUses
 from quarterdeck.host.held_bytes import HeldBytes
 from quarterdeck.host.provider import ProviderHostImpl
@@ -88,20 +89,22 @@ class HttpFace:
         hands_on: whether another process takes over the listening socket once this face is cancelled.
     """
 
-    def __init__(self, options: HttpOptions) -> None:
-        """Nobody is there yet."""
+    def __init__(self, options: HttpOptions, drain: Drain | None = None) -> None:
+        """Nobody is there yet; `drain` says how it ends, None for at `GRACE_S`."""
         self.in_flight: Final = InFlight(MAX_REQUESTS_EACH, MAX_REQUESTS)
         self.held: Final = HeldBytes(MAX_HELD_EACH, MAX_HELD)
         self.uses: Final = ClientUses()
         grants = GrantReader(options.tokens) if options.tokens is not None else None
         self.clients: Final = TokenClients(grants.current) if grants is not None else TokenClients()
         self._options = options
+        self._drain = drain or Drain(GRACE_S, GRACE_S)
         self.hands_on = False
 
     def host(self, host: ProviderHostImpl) -> HttpHost:
         """A host for its clients, to be run by `run_host`."""
         options = self._options
-        return HttpHost(host, self.in_flight, self.held, self.uses, options.groups, is_searched=options.search)
+        shared = self.in_flight, self.held, self.uses
+        return HttpHost(host, *shared, options.groups, is_searched=options.search, drain=self._drain)
 
     async def run_host(self, host: HttpHost) -> None:
         """Run a host of ours, and have it end the sessions of tokens that end."""
@@ -140,7 +143,8 @@ class HttpFace:
                     await ending.wait()
                     handler.is_draining = True
                     if self.hands_on:
-                        await accepting.hand_on(HAND_ON_S)
+                        with cancelled_by(self._drain.hurry):
+                            await accepting.hand_on(HAND_ON_S)
                     await hosts.close()
                     tasks.cancel_scope.cancel()
 
@@ -156,6 +160,7 @@ async def serve_http(
     started: Callable[[str, int], None],
     listener: socket.socket | None = None,
     unready: Callable[[], Iterable[Unready]] = tuple,
+    drain: Drain | None = None,
 ) -> None:
     """Serve one host until cancelled; then what is under way is answered, and sessions end.
 
@@ -165,12 +170,13 @@ async def serve_http(
         started: called once with the real address and port when clients can connect.
         listener: what `listen` gave for these options, closed at the end; None for a new one.
         unready: see `Hosts`.
+        drain: see `HttpFace`.
 
     Raises:
         ProtocolFault: `transport`, when the address is refused or cannot be listened on.
     """
     listener = listener or listen(options)
-    face = HttpFace(options)
+    face = HttpFace(options, drain)
     served = face.host(host)
     running = asyncio.get_running_loop().create_task(face.run_host(served))
     try:

@@ -10,11 +10,10 @@ from contextlib import ExitStack
 from functools import partial
 from typing import Final
 
-import anyio
 import msgspec
 
-from quarterdeck.common.shielding import carried_through
-from quarterdeck.host.calls import GRACE_S, shut_down
+from quarterdeck.common.shielding import cancelled_by, carried_through
+from quarterdeck.host.calls import GRACE_S, Drain, shut_down
 from quarterdeck.host.journal import Interrupted, Journal, RequestKind
 from quarterdeck.host.provider import ProviderHostImpl
 from quarterdeck.host.results import fault_parts
@@ -59,11 +58,12 @@ async def serve_stdio(
     journal: Journal | None = None,
     interrupted: Interrupted | None = None,
     client: Client = ANONYMOUS,
+    drain: Drain | None = None,
 ) -> None:
     """Serve one client until it closes its end, or this is cancelled; then what is under way ends.
 
-    Calls have a short grace (`END_OF_INPUT_S`, or `GRACE_S` when cancelled), new ones are refused meanwhile, and what
-    is left then is answered with a fault: every request that was read has its answer.
+    Calls have a short grace (`END_OF_INPUT_S`, or as `drain` says when cancelled), new ones are refused meanwhile, and
+    what is left then is answered with a fault: every request that was read has its answer.
 
     Args:
         host: what is served.
@@ -74,6 +74,7 @@ async def serve_stdio(
         interrupted: the session to go on with, which another process began: what it was asked and did not answer is
             answered with a fault, and its client told that the tools changed.
         client: who it is.
+        drain: read at the end; None for `GRACE_S`.
 
     Raises:
         ProtocolFault: `transport`, when serving cannot start or breaks.
@@ -85,7 +86,7 @@ async def serve_stdio(
         fds = stdin_fd, stdout_fd, stderr_fd
         host.content.on_opened(client.key)
         try:
-            await _Connection(host, fds, journal or Journal(), interrupted, client).serve()
+            await _Connection(host, fds, journal or Journal(), interrupted, client, drain).serve()
         finally:
             host.content.on_ended(client.key)
 
@@ -100,10 +101,12 @@ class _Connection:
         journal: Journal,
         interrupted: Interrupted | None,
         client: Client,
+        drain: Drain | None,
     ) -> None:
         self._host = host
         self._client = client
         self._interrupted = interrupted
+        self._drain = drain or Drain(GRACE_S, GRACE_S)
         self._journal = journal
         self._is_introduced = self._is_gone = self._is_handing_on = False
         self._over = asyncio.Event()
@@ -267,7 +270,7 @@ class _Connection:
         if self._journal.hands_on and not self._over.is_set():
             await self._hand_on()
         self._closing.cancel()
-        with anyio.move_on_after(END_OF_INPUT_S if self._over.is_set() else GRACE_S):
+        with cancelled_by(self._drain.hurry, END_OF_INPUT_S if self._over.is_set() else self._drain.within_s):
             await self._finished()
         self._source.close()
         self._core.asking.close()
@@ -283,7 +286,7 @@ class _Connection:
         back = [request for request in self._core.requests if type(request.work) is TaskWork]
         back = [request for request in back if request.work.give_back()]
         self._closing.cancel()
-        with anyio.move_on_after(HAND_ON_S):
+        with cancelled_by(self._drain.hurry, HAND_ON_S):
             await self._finished()
         back += [request for request in self._core.requests if request.work.give_back()]
         for request in back:

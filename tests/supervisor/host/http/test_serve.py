@@ -17,6 +17,7 @@ from support.tools.tool_boxes import LiveBox, answer, hold
 from support.waiting import eventually_async
 
 from quarterdeck.common.tool_names import NameBudget, public_names
+from quarterdeck.host.calls import Drain
 from quarterdeck.host.http import http_host as http
 from quarterdeck.host.http import serve
 from quarterdeck.host.http.options import HttpOptions
@@ -248,6 +249,23 @@ async def test_while_calls_end_it_lives_and_is_not_ready(monkeypatch, stopping):
         await asked.wait()
     assert told == [200, (503, b'{"ready":false,"reasons":[{"kind":"draining"}]}'), (200, b"")]
     assert len(results) == 1
+
+
+async def test_an_end_that_is_hurried_waits_for_no_call(stopping):
+    """A person could only kill it, and clients would wait for answers that never come."""
+    box, drain, results = LiveBox(), Drain(60, 60), []
+    box.graft("s__t", hold)
+
+    async def hurry():
+        await stopping.wait()
+        drain.hurry.cancel()
+
+    async with anyio.create_task_group() as tasks, listening(box, drain=drain) as url:
+        tasks.start_soon(call_once, url, "auto", results)
+        tasks.start_soon(hurry)
+        await box.next_begun()
+    (result,) = results
+    assert result["_meta"]["quarterdeck/fault"]["code"] == "shutting_down"
 
 
 async def test_a_call_that_comes_while_serving_ends_is_refused_and_may_be_repeated(monkeypatch, stopping):

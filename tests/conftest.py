@@ -26,10 +26,10 @@ def pytest_runtestloop() -> Generator[None, object, object]:
     from support.processes.commands import fork_server
     from support.processes.zygotes import forked_from
 
-    from quarterdeck.fleet.workers import placement
+    from quarterdeck.fleet.workers import interpreters
 
     with own_state(usual_state_dir()), few_authorities(), pytest.MonkeyPatch.context() as patch:
-        patch.setattr(placement, "isolated", forked_from(fork_server))
+        patch.setattr(interpreters, "isolated", forked_from(fork_server))
         return (yield)
 
 

@@ -18,7 +18,7 @@ from support.processes.zygotes import started_anew
 from support.servers.real_endpoints import hostile, opened, pids_of, pretend, say
 from support.waiting import eventually_async
 
-from quarterdeck.fleet.workers import placement
+from quarterdeck.fleet.workers import interpreters, placement
 from quarterdeck.interop import BridgeConfig, ServerFleetImpl, start_server_fleet
 from quarterdeck_protocol.configs import RestartPolicy
 
@@ -54,7 +54,7 @@ def _nothing_is_left_behind() -> Iterator[None]:
 def _zygotes_are_started_anew() -> Iterator[None]:
     """As everybody has them: who is whose child is what this is about."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(placement, "isolated", started_anew)
+        patch.setattr(interpreters, "isolated", started_anew)
         yield
 
 

@@ -22,7 +22,7 @@ from typing import Any, Final, NoReturn
 from quarterdeck import cli
 from quarterdeck.cli.run import daemon as daemon_module
 from quarterdeck.daemon import start
-from quarterdeck.fleet.workers import placement
+from quarterdeck.fleet.workers import interpreters
 from quarterdeck_worker import zygote
 from quarterdeck_worker.stdio.rehearsal import rehearse
 from support.processes.programs import SERVERS
@@ -99,7 +99,7 @@ def text() -> None:
 def daemon() -> None:
     """The daemon, once it is on its own; see `quarterdeck.daemon.start`."""
     os.umask(0o077)
-    placement.start_zygote_early()
+    interpreters.start_zygote_early()
     daemon_module.main()
 
 
@@ -117,7 +117,7 @@ def become(request: Mapping[str, Any], fds: Sequence[int], asks: socket.socket) 
     if request["program"] != ZYGOTE:
         # Lies above all that it is given; a zygote would hand it on to its workers.
         kept = socket.socket(fileno=fcntl.fcntl(asks, fcntl.F_DUPFD_CLOEXEC, ABOVE))
-        placement.isolated = forked_from(lambda: kept)
+        interpreters.isolated = forked_from(lambda: kept)
         start.boot = booted_from(lambda: kept)
         _place([*fds, kept.fileno()], [*request["numbers"], kept.fileno()])
     else:

@@ -8,18 +8,18 @@ import socket
 from collections.abc import Callable, Mapping
 from typing import Any, BinaryIO, Final
 
-from quarterdeck.fleet.workers import placement
+from quarterdeck.fleet.workers import interpreters
 from support.processes.forked import ask
 
 ZYGOTE: Final = "quarterdeck_worker.zygote"
 DAEMON: Final = "quarterdeck daemon"
 
-started_anew = placement.isolated
+started_anew = interpreters.isolated
 """What starts one as the product does."""
 
 
 def forked_from(server: Callable[[], socket.socket]) -> Callable[..., Any]:
-    """What stands for `placement.isolated`: its zygotes are forks of the server's, all else is started as ever."""
+    """What stands for `interpreters.isolated`: its zygotes are forks of the server's, all else is started as ever."""
 
     def isolated(module: str, *args: str, pass_fds: list[int] | None = None, **more: Any) -> Any:
         if module != ZYGOTE:
@@ -29,7 +29,7 @@ def forked_from(server: Callable[[], socket.socket]) -> Callable[..., Any]:
                 server(),
                 ZYGOTE,
                 args,
-                env={name: os.environ[name] for name in placement.INHERITED if name in os.environ},
+                env={name: os.environ[name] for name in interpreters.INHERITED if name in os.environ},
                 cwd="/",
                 fds={0: nothing.fileno(), 1: nothing.fileno(), 2: 2, **{fd: fd for fd in pass_fds or ()}},
                 leads_session=True,

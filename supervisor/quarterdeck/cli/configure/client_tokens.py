@@ -7,7 +7,7 @@ import os
 import sys
 import time
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Final
@@ -22,6 +22,7 @@ from quarterdeck.cli.run.request import read_request
 from quarterdeck.config.load.file import ConfigFileError
 from quarterdeck.config.load.origin import PROJECT_FILES, Standing, candidates
 from quarterdeck.config.places.paths import UnsafePathError, make_private_dir, state_dir
+from quarterdeck.config.secrets.store import SecretError, SecretStore
 from quarterdeck.daemon.deck_names import NAMES_NAME, DeckNames, DeckNamesError
 from quarterdeck.daemon.decks import wanted_of
 from quarterdeck.daemon.messages import ServeRequest
@@ -166,6 +167,10 @@ def revoke(name: Name, json: options.Json = False) -> None:
         raise NotFoundError(f"there is no token {name!r} that opens anything", "quarterdeck token list shows them")
     done = f"{name} is revoked: its sessions end, and it opens nothing any more"
     report({"name": name, "state": "revoked"}, done, "green", json=json)
+    with suppress(SecretError):
+        for each in SecretStore().kept():
+            if each.client == name and not json:
+                hint(f"its secret {each.name} stays: quarterdeck secret remove {each.name} --client {name}")
 
 
 def repairing() -> AbstractContextManager[None]:

@@ -38,6 +38,7 @@ IN_TESTS: Final[Mapping[str, str]] = MappingProxyType(
         "limit_hit": 'raise that limit by policy= of the marker mcp: {"limits": {…}}',
         "list_timeout": LONGER,
         "login_failed": "have its row name a token in headers, which needs no login",
+        "missing_client_secret": "store the secret that its row names: tests run with the owner's",
         "not_connected": "see how it is below; after a crash assert_recovers_within waits for it",
         "reply_error": "correct the arguments as the server's message says: list_tools has the tool's schema",
         "sandbox_refused": "change policy= of the marker mcp, or what the machine gives: quarterdeck doctor says what "

@@ -9,6 +9,8 @@ import msgspec
 from pydantic import ValidationError
 
 from quarterdeck.config.load.file import ConfigFileError
+from quarterdeck.config.load.problems import RowError
+from quarterdeck.config.secrets.store import SecretError
 from quarterdeck.config.settings import Settings
 from quarterdeck_protocol.configs import Revision, ServerConfig, StdioServerConfig
 from quarterdeck_protocol.names import did_you_mean, to_server_id
@@ -39,7 +41,10 @@ def wished(wish: Wish, environ: Mapping[str, str]) -> Wished:
         settings = replace(Settings(), environ=environ)
         servers: tuple[ServerConfig, ...] = (_of_command(wish),)
     else:
-        settings = _of_file(wish, environ)
+        try:
+            settings = _of_file(wish, environ).for_owner()
+        except (SecretError, RowError) as error:
+            raise WishError(str(error)) from None
         servers = settings.servers
     return Wished(settings, tuple(_as_wished(server, wish) for server in servers))
 

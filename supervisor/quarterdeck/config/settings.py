@@ -212,15 +212,27 @@ class Settings(MergedConfig):
 
     def for_client(self, config: ServerConfig, client: str) -> tuple[ServerConfig, frozenset[str]]:
         """Return a server's configuration with one client's own secrets (empty: the owner's), if its row has such, and
-        the values put in that must not be shown. Blocking.
+        the values put in that must not be shown. A program's own one in place of its row has none. Blocking.
 
         Raises `SecretError`, or `RowError` if a value does not fit.
         """
         form = self.origin(config.id).for_client
-        if form is None:
+        if form is None or config != form.template:
             return config, frozenset()
         store = SecretStore(client=client)
         return form.build({name: store.get(name) for name in form.secrets}.__getitem__)
+
+    def for_owner(self) -> Self:
+        """Return these settings with the owner's secrets in each row, for a command that starts servers by itself; it
+        raises as `for_client` does.
+        """
+        found = [self.for_client(config, "") for config in self.servers]
+        return replace(
+            self,
+            servers=tuple(config for config, _ in found),
+            origins={server: replace(origin, for_client=None) for server, origin in self.origins.items()},
+            expanded_secrets=self.expanded_secrets.union(*(secrets for _, secrets in found)),
+        )
 
     @property
     def used_environment(self) -> dict[str, str]:

@@ -128,7 +128,7 @@ async def test_a_client_without_a_secret_of_its_own_starts_nothing(
         return config.model_copy(update={"env": {"KEY": keyring("KEY")}}), frozenset({keyring("KEY")})
 
     settings = found_in("/one")
-    origin = replace(settings.origins["s"], for_client=ClientForm(("KEY",), build))
+    origin = replace(settings.origins["s"], for_client=ClientForm(("KEY",), config, build))
     settings = replace(settings, origins={"s": origin})
     withheld: list[frozenset[str]] = []
     given: list[str] = []

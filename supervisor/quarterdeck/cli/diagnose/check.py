@@ -32,6 +32,8 @@ from quarterdeck.common.run_options import in_options
 from quarterdeck.common.words import counted, duration, flat, printable, size
 from quarterdeck.config.load.file import ConfigFileError
 from quarterdeck.config.load.origin import Standing
+from quarterdeck.config.load.problems import RowError
+from quarterdeck.config.secrets.store import SecretError
 from quarterdeck.seals.request import runner_of
 from quarterdeck_protocol.configs import ServerConfig, SseServerConfig, StdioServerConfig
 from quarterdeck_protocol.names import did_you_mean
@@ -206,6 +208,9 @@ def _configured(server: str, wish: SandboxWish, config: list[Path] | None) -> _S
     found = next((each for each in settings.servers if each.id == server), None)
     if found is None:
         return None
+    with as_command_error(SecretError, RowError, remedy="store it, then check again"):
+        settings = settings.only(server).for_owner()
+    [found] = settings.servers
     asked = msgspec.json.decode(wish.sandbox).keys()
     if wish.env or wish.inherit_env or asked - {"network"}:
         raise UsageError(f"of {server} its row says what it may see", "give no option but --network")

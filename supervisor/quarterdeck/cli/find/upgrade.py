@@ -97,7 +97,12 @@ def upgrade(
             f"{what} did not work when it was tried: {server} stays as it is",
             "try another version: --to VERSION",
         )
-    known = _present(configured_server(settings, server), change.secrets, entry, allow_unsandboxed=allow_unsandboxed)
+    known = _present(
+        configured_server(settings.only(server).for_owner(), server),
+        change.secrets,
+        entry,
+        allow_unsandboxed=allow_unsandboxed,
+    )
     deeds = newly_done(known, trial.observed) if known is not None and trial.observed is not None else ()
     packages = changes_since(entry.seal.seal, seal) if seal is not None and entry.seal is not None else None
     with recorded() as (book, read):

@@ -284,8 +284,9 @@ class _Loading:
         self._variables.secrets.update(variables.secrets)
         read = variables.taken, frozenset(variables.secrets)
         form = None
-        if variables.left is not None:
-            form = ClientForm(tuple(sorted(variables.left)), partial(self._for_client, row, label))
+        if variables.left is not None and built is not None:
+            names = tuple(sorted(variables.left))
+            form = ClientForm(names, built.config, partial(self._for_client, row, label))
         self._origins[label] = Origin(self._path, row.location, self._standing, written, row.pointer, *read, form)
         if built is None or problems:
             first = problems[0]

@@ -66,11 +66,13 @@ class ClientForm:
 
     Attributes:
         secrets: names of the secrets that each client has for itself.
+        template: the configuration with its references to secrets as they are written.
         build: given what finds such a secret, returns the configuration, and the values put in that must not be shown;
             raises `RowError`. Blocking.
     """
 
     secrets: tuple[str, ...]
+    template: "ServerConfig"
     build: Callable[[Callable[[str], str]], tuple["ServerConfig", frozenset[str]]]
 
 

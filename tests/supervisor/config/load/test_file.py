@@ -16,6 +16,8 @@ from quarterdeck.config.load.origin import Origin, Standing
 from quarterdeck.config.load.problems import RowError
 from quarterdeck.config.load.project import ProjectBounds
 from quarterdeck.config.places.paths import runtime_dir
+from quarterdeck.config.secrets.store import SecretError, SecretStore
+from quarterdeck.config.settings import Settings
 from quarterdeck_protocol.configs import (
     SseServerConfig,
     StartMode,
@@ -496,7 +498,7 @@ def test_a_row_of_client_scope_has_no_secret_before_it_is_known_whose(tmp_path: 
     loaded = load_config_file(path, ENVIRON, keyring=lambda name: asked.append(name) or "shared")
     form = loaded.origins["a"].for_client
     assert form is not None
-    assert (asked, form.secrets) == ([], ("KEY",))
+    assert (asked, form.secrets, form.template) == ([], ("KEY",), loaded.servers[0])
     assert loaded.servers[0].env == {"A": "x-${keyring:KEY}", "B": "s3cret"}
     built, secrets = form.build({"KEY": "annas"}.__getitem__)
     assert built == loaded.servers[0].model_copy(update={"env": {"A": "x-annas", "B": "s3cret"}})
@@ -522,3 +524,21 @@ def test_a_row_whose_secrets_are_nobodys_is_broken(tmp_path: Path, row: dict[str
     path.write_text(json.dumps({"mcpServers": {"a": {"command": "c", "env": {"A": "${keyring:KEY}"}, **row}}}))
     loaded = load_config_file(path, {**ENVIRON, "SCOPE": "client"}, keyring=lambda _: "shared")
     assert (loaded.servers, [reason in row.message for row in loaded.broken]) == ((), [True])
+
+
+def test_a_command_that_starts_servers_by_itself_has_the_owners_secrets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A check or a test of such a row would start its server with a reference in place of a secret."""
+    monkeypatch.setenv("QUARTERDECK_STATE_DIR", str(tmp_path / "state"))
+    path = tmp_path / "mcp.json"
+    path.write_text('{"mcpServers": {"a": {"command": "c", "scope": "client", "env": {"A": "${keyring:KEY}"}}}}')
+    settings = Settings.load([path], ENVIRON)
+    with pytest.raises(SecretError, match="quarterdeck secret set KEY"):
+        settings.for_owner()
+    SecretStore().set("KEY", "owners", in_file=True)
+    assert settings.for_owner().servers[0].env == {"A": "owners"}
+    assert "owners" in settings.for_owner().secrets
+    assert settings.servers[0].env == {"A": "${keyring:KEY}"}
+    changed = settings.servers[0].model_copy(update={"command": "another program's"})
+    assert settings.for_client(changed, "") == (changed, frozenset())

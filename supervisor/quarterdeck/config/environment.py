@@ -4,6 +4,7 @@ Files that may hold credentials (`PIP_CONFIG_FILE`, `NPM_CONFIG_USERCONFIG`) are
 """
 
 import re
+import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
@@ -87,6 +88,8 @@ def server_environment(
     if not passed.get("PATH"):
         passed["PATH"] = DEFAULT_PATH
     passed |= {"HOME": str(home), "TMPDIR": str(tmpdir)}
+    # What Python servers make of sets would differ at each start (mcp-atlassian's defaults), and be held as changed.
+    passed["PYTHONHASHSEED"] = str(zlib.crc32(config.id.encode()))
     inherited = config.inherit_env + config.sandbox.environment
     passed |= {name: environ[name] for name in inherited if name in environ}
     return passed | dict(config.env)

@@ -20,7 +20,7 @@ def environment(environ: dict[str, str], **fields: object) -> dict[str, str]:
     return server_environment(config(**fields), environ, HOME, TMP)
 
 
-ALWAYS = {"PATH": DEFAULT_PATH, "HOME": "/private/home", "TMPDIR": "/private/tmp"}
+ALWAYS = {"PATH": DEFAULT_PATH, "HOME": "/private/home", "TMPDIR": "/private/tmp", "PYTHONHASHSEED": "453955339"}
 
 
 def test_secrets_of_ours_do_not_reach_a_server() -> None:
@@ -96,6 +96,16 @@ def test_the_configurations_env_wins_over_inherited_over_listed() -> None:
     fields = {"inherit_env": ["A", "B", "HOME", "MISSING"], "env": {"B": "config", "TZ": "CET"}}
     expected = {"LANG": "C", "A": "ours", "B": "config", "HOME": "/home/u", "TZ": "CET"}
     assert environment(ours, **fields) == ALWAYS | expected
+
+
+def test_a_python_server_orders_its_sets_the_same_way_at_each_start() -> None:
+    """Definitions that are made of a set (mcp-atlassian) would be held as changed after each restart."""
+    seeds = [
+        server_environment(config(id=name), {}, Path(home), TMP)["PYTHONHASHSEED"]
+        for name, home in (("s", "/a"), ("s", "/b"), ("t", "/a"))
+    ]
+    assert seeds[0] == seeds[1] != seeds[2]
+    assert environment({}, env={"PYTHONHASHSEED": "random"})["PYTHONHASHSEED"] == "random"
 
 
 @pytest.mark.parametrize("ours", [{}, {"PATH": ""}])

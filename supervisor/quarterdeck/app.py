@@ -17,7 +17,7 @@ from typing import Final
 
 import msgspec
 
-from quarterdeck.common.events import Bus, ServerChanged, TrustChanged
+from quarterdeck.common.events import Bus, ServerChanged, SessionEnded, TrustChanged
 from quarterdeck.common.shielding import carried_through, made_in_thread
 from quarterdeck.common.tool_names import NATIVE_NAMES
 from quarterdeck.config.places.paths import seals_dir, state_dir
@@ -214,6 +214,11 @@ async def open_quarterdeck(
         )
         stack.push_async_callback(carried_through, approvals.close)
 
+        def tell_session(client: str, took_s: float) -> None:
+            if bus.is_heard:
+                # Over HTTP a session has a key below that of its token.
+                bus.tell(SessionEnded(deck, "tcp" if "/" in client else "pipe", took_s))
+
         def announce(url: str) -> None:
             if isinstance(writes, LedgerWriter):
                 writes.lease.update(msgspec.structs.replace(holder, url=url))
@@ -235,6 +240,7 @@ async def open_quarterdeck(
             logins=shared.logins if shared is not None else None,
             programs=programs,
             write_calls=calls.flush,
+            tell_session=tell_session,
         )
         stack.push_async_callback(carried_through, product.logins.close)
         if product.decks is not None:

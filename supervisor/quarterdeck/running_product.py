@@ -106,11 +106,14 @@ class Product:
         sleeps: bool = False,
         warm_up: Callable[[], None] = lambda: None,
         write_calls: Callable[[], Awaitable[None]] = _write_nothing,
+        tell_session: Callable[[str, float], None] = lambda *_: None,
     ) -> None:
         self._clients_secrets: set[str] = set()
         self.on_withheld: Callable[[Collection[str]], None] = lambda _: None
         self._take(settings)
         self._note = note
+        self._tell_session = tell_session
+        self._opened_at: dict[str, float] = {}
         self._warm_up = warm_up
         self._common = common or CommonRecord()
         self._lock = lock
@@ -307,12 +310,15 @@ class Product:
 
     def _begin_session(self, client: str) -> None:
         self.sessions.opened(client)
+        self._opened_at[client] = monotonic()
         if self._sleeps and self.settings.starts_processes:
             # A client that has come will soon call: the zygote imports meanwhile, once the first list is answered.
             asyncio.get_running_loop().call_later(WARM_UP_S, self._warm_up)
 
     def _end_session(self, client: str) -> None:
         self.sessions.ended(client)
+        if (opened_at := self._opened_at.pop(client, None)) is not None:
+            self._tell_session(client, monotonic() - opened_at)
         self.schedule.left(client)
         self.results.leave(client)
         self.programs.pop(client, None)

@@ -164,6 +164,15 @@ HttpAddress = Annotated[
     str | None, Argument(metavar="HOST:PORT", help="With --http: where; port 0 lets the system choose.")
 ]
 
+Metrics = Annotated[
+    str | None,
+    Option(
+        "--metrics",
+        metavar="HOST:PORT",
+        help="Serve metrics for Prometheus there, on loopback, without a token; the usual port is 9464.",
+    ),
+]
+
 AllowRemote = Annotated[bool, Option("--allow-remote", help="With --http: HOST may be reachable from other machines.")]
 
 AllowHost = Annotated[

@@ -40,6 +40,7 @@ from .output import hint, print_line
 from .parameters import Combined
 
 if TYPE_CHECKING:
+    from quarterdeck.common.events import Bus
     from quarterdeck.config.load.merge import FileFound
     from quarterdeck.config.settings import Settings
     from quarterdeck.daemon.messages import NativeRequest
@@ -305,6 +306,7 @@ async def start_product(
     lock: "Locks | None" = None,
     http: bool = False,
     sealing: "SealingOf | None" = None,
+    bus: "Bus | None" = None,
 ) -> "AsyncIterator[Product]":
     """Open the product; raise CommandError if files cannot be used, or are used by another process."""
     from quarterdeck.fleet.workers.interpreters import start_zygote_early
@@ -321,7 +323,7 @@ async def start_product(
     async with AsyncExitStack() as stack:
         try:
             opening = open_quarterdeck(
-                settings, serves=serves, visits=visits, lock=lock, hand_over=hand_over, sealing=sealing
+                settings, serves=serves, visits=visits, lock=lock, hand_over=hand_over, sealing=sealing, bus=bus
             )
             product = await stack.enter_async_context(opening)
             if not serves and not visits:

@@ -71,6 +71,14 @@ class TrustChanged(Struct, frozen=True, gc=False):
     server: str
 
 
+class SessionEnded(Struct, frozen=True, gc=False):
+    """A client's session has ended; see `CallEnded` for its transport."""
+
+    deck: str
+    transport: str
+    took_s: float
+
+
 class CallWay(Protocol):
     """How a call went, read once it has ended and only if somebody listens; see `CallEnded`."""
 
@@ -100,7 +108,7 @@ class DirectWay(Struct, frozen=True, gc=False):
     woke_s: float = 0.0
 
 
-Event = CallEnded | ServerChanged | TrustChanged
+Event = CallEnded | ServerChanged | TrustChanged | SessionEnded
 
 
 class Bus:

@@ -55,9 +55,14 @@ class HeldListener:
 
 
 def ask_daemon(
-    directory: Path, order: Order, http: HttpWish | None = None, held: HeldListener | None = None
+    directory: Path,
+    order: Order,
+    http: HttpWish | None = None,
+    held: HeldListener | None = None,
+    metrics: str = "",
 ) -> DaemonStatus:
-    """Return the daemon's status after an order, and after it has begun to listen at `http`, unless that is None.
+    """Return the daemon's status after an order, and after it has begun to listen at `http`, unless that is None, and
+    to serve `metrics`, unless that is empty.
     `held` takes the HTTP socket of a daemon that `REPLACE` ends, and gives it to the daemon that gets `STAY`.
 
     Raise NoDaemonError if none runs, NoAnswerError if it does not answer.
@@ -65,7 +70,7 @@ def ask_daemon(
     deadline = time.monotonic() + ANSWER_S
     while True:
         try:
-            return _ask(directory, order, http, held or HeldListener())
+            return _ask(directory, order, http, held or HeldListener(), metrics)
         except DroppedError:
             # Another one, or none, is there in a moment.
             if time.monotonic() > deadline:
@@ -73,12 +78,12 @@ def ask_daemon(
             time.sleep(POLL_S)
 
 
-def _ask(directory: Path, order: Order, http: HttpWish | None, held: HeldListener) -> DaemonStatus:
+def _ask(directory: Path, order: Order, http: HttpWish | None, held: HeldListener, metrics: str) -> DaemonStatus:
     within_s = LISTEN_S if order is Order.STAY else ANSWER_S
     try:
         with connect(directory, ANSWER_S) as connection:
             given = held.fds if order is Order.STAY else []
-            ask = Ask(await_key(directory, ANSWER_S), CLIENT_VERSION, order, http, holds_listener=bool(given))
+            ask = Ask(await_key(directory, ANSWER_S), CLIENT_VERSION, order, http, bool(given), metrics)
             data = encode_request(ask)
             # Even nothing cannot be sent once it has answered and closed the connection, which it may do at once.
             if rest := data[socket.send_fds(connection, [data], given) :]:

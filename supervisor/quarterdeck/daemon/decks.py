@@ -229,6 +229,10 @@ class Decks:
     def __len__(self) -> int:
         return len(self._decks) + len(self._closing)
 
+    def products(self) -> list[tuple[str, str, Product]]:
+        """Return the key, the name and the product of each deck that is open."""
+        return [(deck.key, deck.name, served.product) for deck in self if (served := deck.opened) is not None]
+
     def find(self, key: str) -> Deck | None:
         """The deck of this key."""
         return self._decks.get(key)

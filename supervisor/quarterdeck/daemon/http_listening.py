@@ -22,7 +22,7 @@ from .decks import Decks, RefusalError, ToRefusal
 from .messages import ClientStatus, HttpStatus
 
 if TYPE_CHECKING:
-    from quarterdeck.host.http.serve import HttpFace
+    from quarterdeck.host.http.serve import HttpFace, Scrape
 
     from .http_decks import HttpDecks
 
@@ -55,10 +55,14 @@ class HttpListening:
         to_refusal: ToRefusal,
         keep: Callable[[HttpWish], object],
         drain: Drain | None = None,
+        scrape: "Scrape | None" = None,
     ) -> None:
-        """Listen nowhere yet; `keep` takes what would have another daemon listen at the same place."""
+        """Listen nowhere yet; `keep` takes what would have another daemon listen at the same place, and `scrape` gives
+        the metrics.
+        """
         self._drain = drain
         self._decks = decks
+        self._scrape = scrape
         self._keep = keep
         self._make_options = make_options
         self._to_refusal = to_refusal
@@ -260,7 +264,7 @@ class HttpListening:
 
         from .http_decks import HttpDecks
 
-        face = HttpFace(options, self._drain)
+        face = HttpFace(options, self._drain, self._scrape)
         hosts = HttpDecks(self._decks, face, os.environ, self._to_refusal)
         started: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 

@@ -152,8 +152,9 @@ class Order(StrEnum):
 
 
 class Ask(msgspec.Struct, frozen=True, tag="ask"):
-    """A command's order; every answer is the daemon's status. `http` asks it to listen there first, and
-    `holds_listener` says that the previous daemon's listening HTTP socket comes with the order.
+    """A command's order; every answer is the daemon's status. `http` asks it to listen there first, `metrics` to serve
+    metrics at this address, if any. `holds_listener` says that the previous daemon's listening HTTP socket comes with
+    the order.
     """
 
     key: str
@@ -161,6 +162,7 @@ class Ask(msgspec.Struct, frozen=True, tag="ask"):
     order: Order
     http: HttpWish | None = None
     holds_listener: bool = False
+    metrics: str = ""
 
 
 class ClientStatus(msgspec.Struct, frozen=True):
@@ -259,7 +261,8 @@ class HttpStatus(msgspec.Struct, frozen=True):
 class DaemonStatus(msgspec.Struct, frozen=True):
     """The daemon, its clients and what runs. `stays`: it ends only when told to. `http` is None if it was never
     requested. `doors` counts connections, of `max_doors`; `refused_doors` were too many. `drain_s`: how long
-    calls under way may take once it is told to end.
+    calls under way may take once it is told to end. `metrics` is where they are
+    served without a token, and `metrics_problem` why they are not.
     """
 
     pid: int
@@ -274,6 +277,8 @@ class DaemonStatus(msgspec.Struct, frozen=True):
     max_doors: int = 0
     refused_doors: int = 0
     drain_s: float = 0.0
+    metrics: str = ""
+    metrics_problem: str = ""
 
 
 class BadHandoverError(ValueError):

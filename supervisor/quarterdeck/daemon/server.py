@@ -24,6 +24,7 @@ from quarterdeck.fleet.call_queue import CallQueue
 from quarterdeck.host.calls import GRACE_S, Drain
 from quarterdeck.host.journal import Interrupted
 from quarterdeck.host.stdio.client_streams import refuse_client
+from quarterdeck.telemetry.faces import Telemetry
 from quarterdeck.tools import session_notes
 from quarterdeck.tools.session_notes import SessionNotes
 from quarterdeck_protocol.identity import CLIENT_VERSION
@@ -56,9 +57,11 @@ class DoorServer:
         to_refusal: ToRefusal,
         http: HttpListening | None = None,
         drain: Drain | None = None,
+        telemetry: Telemetry | None = None,
     ) -> None:
         self._drain = drain or Drain(GRACE_S)
         self._http = http
+        self._telemetry = telemetry
         if http is not None:
             http.on_listener = self._have_held
         listener.setblocking(False)  # noqa: FBT003 - takes no keyword
@@ -140,6 +143,8 @@ class DoorServer:
             MAX_DOORS,
             self._refused,
             self._drain.wished_s,
+            self._telemetry.url if self._telemetry is not None else "",
+            self._telemetry.problem if self._telemetry is not None else "",
         )
 
     def _servers(self) -> tuple[ServerStatus, ...]:
@@ -197,6 +202,8 @@ class DoorServer:
                         self._offer(listener)
                     if self._http is not None:
                         await self._http.began(request.http)
+                    if self._telemetry is not None and request.metrics:
+                        await self._telemetry.listen(request.metrics)
                 elif request.order is Order.REPLACE and self._http is not None:
                     door.hold(self._http.listener)
                 await door.tell(ANSWER, msgspec.json.encode(self.status()).decode())

@@ -263,13 +263,17 @@ class Approvals:
     @property
     def held_counts(self) -> Mapping[str, Counter[Subject]]:
         """How much of what each server lists is held; of one that was not asked yet, how much was at last."""
-        counts = {}
-        for server, state in self._states.items():
-            if state.judged is not None:
-                counts[server] = state.offer.waiting
-            elif state.is_admitted:
-                counts[server] = last_held(self.book.entry(state.row.scope, server))
-        return MappingProxyType(counts)
+        states = self._states.items()
+        known = (server for server, state in states if state.judged is not None or state.is_admitted)
+        return MappingProxyType({server: self.held_of(server) for server in known})
+
+    def held_of(self, server: str) -> Counter[Subject]:
+        """How much of what one server lists is held; likewise."""
+        state = self._states.get(server)
+        if state is None or (state.judged is None and not state.is_admitted):
+            return Counter()
+        judged = state.judged is not None
+        return state.offer.waiting if judged else last_held(self.book.entry(state.row.scope, server))
 
     @property
     def held_launches(self) -> tuple[str, ...]:

@@ -221,7 +221,7 @@ class FakeFleet:
         self.coming.add(server)
 
     def status_of(self, server: str) -> EndpointStatus | None:
-        return self.status().get(server)
+        return self.by_id[server].status() if server in self.by_id else None
 
     def watch_each(self, callback: Told) -> Callable[[], None]:
         return self._watchers.watch_each(callback)

@@ -30,6 +30,7 @@ from quarterdeck.host.http.admission import USER_DECK
 from quarterdeck.host.http.grants import (
     Grant,
     Rate,
+    Scope,
     check_groups,
     check_name,
     check_patterns,
@@ -84,10 +85,21 @@ def create(
             help="For how long: 12h, 30d, 4w, or never. Without this a terminal is asked, else it is 90d.",
         ),
     ] = None,
+    scope: Annotated[
+        Scope | None,
+        Option(
+            metavar="metrics|read",
+            help="Not for a client: only for /metrics, or only to look at the page. It opens no server.",
+        ),
+    ] = None,
     json: options.Json = False,
 ) -> None:
     """Make a token for one client over HTTP, and print it once."""
     now = time.time()
+    if scope is not None and any((deck, server, tool, profile, group, search, rate, max_result)):
+        raise UsageError(
+            f"a token with --scope {scope.value} opens no servers", "leave all options but --expires and --json out"
+        )
     options.check_search(is_wanted=search)
     with as_command_error(ValueError, remedy="see quarterdeck token create --help"):
         check_name(name)
@@ -119,6 +131,7 @@ def create(
             max_result_bytes=most,
             groups=groups,
             search=search,
+            scope=scope,
         )
 
     with (
@@ -155,6 +168,7 @@ COLUMNS: Final = (
     Column("PROFILE", "profile"),
     Column("RATE", "rate"),
     Column("EXPIRES", "expires_at", "dim", "never"),
+    Column("SCOPE", "scope"),
 )
 
 
@@ -254,6 +268,7 @@ def _view(grant: Grant, now: float) -> dict[str, object]:
         "state": grant.state(now).value,
         **fields(grant, "decks", "servers", "tools", "groups", "search"),
         "profile": options.ProfileName(grant.profile).shown.value if grant.profile else None,
+        "scope": grant.scope.value if grant.scope is not None else None,
         "rate": str(rate) if rate is not None else None,
         "max_result_bytes": grant.max_result_bytes,
         "created_at": _moment(grant.created_at),

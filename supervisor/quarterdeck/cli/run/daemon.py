@@ -30,6 +30,7 @@ from quarterdeck.common.imports import imported
 from quarterdeck.common.local_socket import read_key
 from quarterdeck.common.shielding import cancelled, carried_through
 from quarterdeck.config.load.file import ConfigFileError
+from quarterdeck.config.load.own_keys import NO_TELEMETRY
 from quarterdeck.config.places.paths import UnsafePathError, configuration_digest, state_dir
 from quarterdeck.config.settings import Settings
 from quarterdeck.daemon.control.protocol import Answer, OpenPage, Refusal, Refused, Request
@@ -58,11 +59,12 @@ from quarterdeck.ledger.errors import LedgerError
 from quarterdeck.ledger.open import LedgerWriter, open_recorder
 from quarterdeck.ledger.store.lease import DAEMON, LeaseHeldError
 from quarterdeck.running_product import Product
+from quarterdeck.telemetry.faces import Telemetry
 from quarterdeck_protocol.event_loop import new_event_loop
 from quarterdeck_protocol.plain_words import plain_words
 from quarterdeck_sandbox import give_back_large_blocks, raise_open_files_limit
 
-from .daemon_http import keep_wish, kept_wish, make_options, own_wish
+from .daemon_http import keep_wish, kept_wish, make_options, own_wishes
 from .request import read_found, read_lock, read_request
 from .serve_watch import changes_logged, drifted, following, serve_locked
 
@@ -221,10 +223,13 @@ async def _serve(entrance: Entrance, log: "DaemonLog", linger_s: float, leaving:
         decks = Decks(read_found, partial(_open_deck, shared, log), linger_s=linger_s, names=deck_names())
         stack.push_async_callback(carried_through, decks.close)
         drain = Drain(min(seconds_in(DRAIN_VARIABLE, GRACE_S), MAX_DRAIN_S))
+        telemetry = Telemetry(shared.bus, decks.products)
+        stack.push_async_callback(carried_through, telemetry.close)
         options = partial(make_options, log.withhold)
-        http = HttpListening(decks, options, to_refusal, partial(keep_wish, directory), drain)
+        http = HttpListening(decks, options, to_refusal, partial(keep_wish, directory), drain, telemetry.scrape)
         stack.push_async_callback(carried_through, http.close)
-        server = DoorServer(entrance.listener, read_key(directory / KEY_NAME), decks, to_refusal, http, drain)
+        key = read_key(directory / KEY_NAME)
+        server = DoorServer(entrance.listener, key, decks, to_refusal, http, drain, telemetry)
         commands = _Commands(shared, decks, server)
         stack.push_async_callback(carried_through, commands.close)
         await stack.enter_async_context(answering(runtime.directory, commands.answer))
@@ -235,7 +240,7 @@ async def _serve(entrance: Entrance, log: "DaemonLog", linger_s: float, leaving:
         _on_signal(lambda: server.obey(Order.END) if server.order is None else drain.hurry.cancel())
         serving = asyncio.create_task(server.run())
         _log.info("the daemon listens in %s (pid %d)", directory, os.getpid())
-        opening_http = asyncio.create_task(_listen_first(server, http, directory))
+        opening_http = asyncio.create_task(_listen_first(server, http, telemetry, directory))
         try:
             while not (
                 await _is_wanted_no_more(server, decks, commands) and await _has_left(server, directory, mark, leaving)
@@ -253,14 +258,17 @@ async def _serve(entrance: Entrance, log: "DaemonLog", linger_s: float, leaving:
             await carried_through(partial(asyncio.wait, [closing_http]))
 
 
-async def _listen_first(server: DoorServer, http: HttpListening, directory: Path) -> None:
-    """Listen on HTTP where no command has to ask for it."""
-    wish: HttpWish | RefusalError | None
-    kept = await asyncio.to_thread(kept_wish, directory)
+async def _listen_first(server: DoorServer, http: HttpListening, telemetry: Telemetry, directory: Path) -> None:
+    """Listen where no command has to ask for it."""
+    own: HttpWish | RefusalError | None
+    kept, told = await asyncio.to_thread(kept_wish, directory), NO_TELEMETRY
     try:
-        wish = kept.wish if kept is not None else await asyncio.to_thread(own_wish)
+        own, told = await asyncio.to_thread(own_wishes)
     except ConfigFileError as error:
-        wish = RefusalError(ExitCode.USAGE, str(error), "correct that file: quarterdeck config check says more")
+        own = RefusalError(ExitCode.USAGE, str(error), "correct that file: quarterdeck config check says more")
+    if told.metrics:
+        await telemetry.listen(told.metrics)
+    wish = kept.wish if kept is not None else own
     await http.begin(wish, succeeds=kept is not None and kept.was_there)
     server.changed.set()  # it may stay now
 

@@ -34,7 +34,7 @@ from quarterdeck.daemon.place import (
     start_lock,
 )
 from quarterdeck.daemon.start import log_path, start_daemon
-from quarterdeck.host.http.admission import DECKS_PATH, PATH
+from quarterdeck.host.http.admission import DECKS_PATH, METRICS_PATH, PATH
 
 
 def up(
@@ -45,6 +45,7 @@ def up(
     address: options.HttpAddress = None,
     allow_remote: options.AllowRemote = False,
     allow_host: options.AllowHost = None,
+    metrics: options.Metrics = None,
     json: options.Json = False,
 ) -> None:
     """Start the daemon, and have it stay until `quarterdeck down`; one that runs stays from now on.
@@ -53,10 +54,10 @@ def up(
     """
     wish = options.http_wish(http, address, allow_remote, allow_host)
     with HeldListener() as held:
-        _up(wish, held, replace=replace, json=json)
+        _up(wish, held, metrics or "", replace=replace, json=json)
 
 
-def _up(wish: HttpWish | None, held: HeldListener, *, replace: bool, json: bool) -> None:
+def _up(wish: HttpWish | None, held: HeldListener, metrics: str, *, replace: bool, json: bool) -> None:
     before = _end(Order.REPLACE, held) if replace else None
     if not replace and (lost := _unreachable()) is not None:
         found = ask_for_status(running_dir(), Order.STATUS)
@@ -67,13 +68,15 @@ def _up(wish: HttpWish | None, held: HeldListener, *, replace: bool, json: bool)
         _listen_there_first(wish)
     if before is not None and before.http is not None and (wish is None or wish == HttpWish()):
         wish = before.http.wish or wish  # as it listened before
+    if before is not None and not metrics:
+        metrics = before.metrics.removeprefix("http://").removesuffix(METRICS_PATH)
     # A new daemon lives as the one that it replaces did.
-    stays = before is None or before.stays or wish is not None
+    stays = before is None or before.stays or wish is not None or bool(metrics)
     order = Order.STAY if stays else Order.STATUS
     for _ in range(2):  # the one that is reached first may have been killed, and its socket not been closed yet
         with start_errors():
             directory = start_daemon(daemon_dir(), os.environ)
-        if (status := ask_for_status(directory, order, wish, held)) is not None:
+        if (status := ask_for_status(directory, order, wish, held, metrics)) is not None:
             break
     else:
         raise CommandError(ExitCode.NO_ANSWER, "the daemon ended at its start", f"its log says why: {log_path()}")
@@ -81,6 +84,12 @@ def _up(wish: HttpWish | None, held: HeldListener, *, replace: bool, json: bool)
         raise CommandError(ExitCode.NO_ANSWER, "the daemon cannot serve", f"its log says why: {log_path()}")
     if status.http is not None and status.http.problem:
         raise CommandError(ExitCode.USAGE, f"the daemon runs without HTTP: {status.http.problem}", status.http.remedy)
+    if metrics and status.metrics_problem:
+        raise CommandError(
+            ExitCode.USAGE,
+            f"the daemon runs without metrics: {status.metrics_problem}",
+            "name another address: quarterdeck up --metrics HOST:PORT",
+        )
     if json:
         print_json(msgspec.structs.replace(status, stays=stays or status.stays))
         return
@@ -101,6 +110,7 @@ def _up(wish: HttpWish | None, held: HeldListener, *, replace: bool, json: bool)
         print_line(f"It listens at {status.http.url}, for clients that send a bearer token:")
         print_line("  `quarterdeck link CLIENT --http` writes both into a client's file;")
         print_line("  `quarterdeck token create NAME` makes a token for any other.")
+    _print_metrics(status)
 
 
 def down(json: options.Json = False) -> None:
@@ -130,6 +140,7 @@ def status(json: options.Json = False) -> None:
     print_line(f"The daemon runs for {_age(found.since)}, {stays} (process {found.pid}, {found.version}).")
     if found.http is not None:
         _print_http(found.http)
+    _print_metrics(found)
     labels = _labels(found.decks)
     print_line()
     deck_columns = (
@@ -180,6 +191,13 @@ def status(json: options.Json = False) -> None:
         print_line(f"{found.refused_doors} clients were one too many: {found.max_doors} may be connected.", "yellow")
 
 
+def _print_metrics(found: DaemonStatus) -> None:
+    if found.metrics:
+        print_line(f"Metrics are at {found.metrics}.")
+    if found.metrics_problem:
+        print_line(f"Metrics: {found.metrics_problem}", "yellow")
+
+
 def _print_http(http: HttpStatus) -> None:
     if http.url:
         open_now = f"{http.requests:,} of {http.max_requests:,} requests are open"
@@ -228,11 +246,15 @@ def start_errors() -> AbstractContextManager[None]:
 
 
 def ask_for_status(
-    directory: Path, order: Order, http: HttpWish | None = None, held: HeldListener | None = None
+    directory: Path,
+    order: Order,
+    http: HttpWish | None = None,
+    held: HeldListener | None = None,
+    metrics: str = "",
 ) -> DaemonStatus | None:
     """Return the daemon's status after an order, None without a daemon. Raise CommandError if it does not answer."""
     try:
-        return ask_daemon(directory, order, http, held)
+        return ask_daemon(directory, order, http, held, metrics)
     except NoDaemonError:
         return None
     except NoAnswerError as error:

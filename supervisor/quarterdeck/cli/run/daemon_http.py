@@ -16,7 +16,7 @@ from quarterdeck.config.load.document import DocumentError, JsonObject, parse_do
 from quarterdeck.config.load.file import MAX_CONFIG_BYTES, ConfigFileError
 from quarterdeck.config.load.jsonc import to_plain
 from quarterdeck.config.load.origin import mcp_config_paths
-from quarterdeck.config.load.own_keys import read_http
+from quarterdeck.config.load.own_keys import NO_TELEMETRY, TelemetryKey, read_http, read_telemetry
 from quarterdeck.config.load.problems import RowError
 from quarterdeck.config.places.paths import state_dir
 from quarterdeck.host.http.options import HttpOptions, split_address
@@ -55,14 +55,18 @@ def kept_wish(directory: Path) -> KeptWish | None:
         return None
 
 
-def own_wish() -> HttpWish | None:
-    """Return the HTTP address in the user's own file, None for no HTTP; raise ConfigFileError if it cannot be used."""
+def own_wishes() -> tuple[HttpWish | None, TelemetryKey]:
+    """Return the HTTP address in the user's own file, None for no HTTP, and what it says of telemetry; raise
+    ConfigFileError if it cannot be used.
+    """
     path = mcp_config_paths(state_dir(), os.environ)[1]
     try:
         document = parse_document(to_plain(read_text(path, MAX_CONFIG_BYTES, is_own_word=True).text))
-        return read_http(document) if isinstance(document, JsonObject) else None
+        if not isinstance(document, JsonObject):
+            return None, NO_TELEMETRY
+        return read_http(document), read_telemetry(document)
     except MissingFileError:
-        return None
+        return None, NO_TELEMETRY
     except (OSError, TextFileError, DocumentError, RowError) as error:
         raise ConfigFileError(path, str(error)) from error
 

@@ -22,6 +22,7 @@ from quarterdeck.cli.parameters import Argument, Combined, Option
 from quarterdeck.cli.process import DRAIN_VARIABLE, MAX_DRAIN_S, closed_streams, collect_rarely, seconds_in
 from quarterdeck.cli.process import run as run_work
 from quarterdeck.cli.source import Served, start_product
+from quarterdeck.common.events import Bus
 from quarterdeck.common.tool_names import DEFAULT_LIMIT
 from quarterdeck.common.working_directory import working_directory
 from quarterdeck.daemon.messages import CommandRequest, ServeRequest
@@ -72,6 +73,7 @@ class Face(msgspec.Struct, frozen=True):
     own: options.WithoutDaemon = False
     read_only: options.ReadOnly = False
     json: options.JsonUrl = False
+    metrics: options.Metrics = None
 
     def listens(self, http: bool, address: str | None) -> "HttpWish | None":
         """Return where to listen on HTTP; None for a client on stdio, whose streams are open.
@@ -82,6 +84,8 @@ class Face(msgspec.Struct, frozen=True):
         wish = options.http_wish(http, address, self.allow_remote, self.allow_host, **alone)
         if self.read_only and not (self.own or wish is not None):
             raise UsageError("--read-only has no effect on the daemon", "add --own, or --http, or leave it out")
+        if self.metrics and not (self.own or wish is not None):
+            raise UsageError("--metrics has no effect on the daemon", "use it with up, or add --own or --http")
         if self.read_only:
             _log.info("%s", _READ_ONLY)
         if wish is None and (closed := closed_streams() & {0, 1}):
@@ -203,7 +207,7 @@ def _serve_here(
     drain = Drain(drain_s, drain_s)
     with http.listener if http is not None and http.listener is not None else nullcontext():
         run_work(
-            lambda: _serve(request, settings, http, lock, withhold, visits=face.read_only, left=left, drain=drain),
+            lambda: _serve(request, settings, http, lock, withhold, face, left, drain),
             outlives_terminal=True,
             hurry=drain.hurry.cancel,
         )
@@ -266,12 +270,11 @@ async def _serve(
     http: "HttpPlan | None",
     lock: "DeckLock | None",
     withhold: Withhold,
-    *,
-    visits: bool = False,
+    face: Face,
     left: "Interrupted | None" = None,
     drain: "Drain | None" = None,
 ) -> None:
-    """Serve until the client leaves. `visits`: another process has the ledger, which is then only read."""
+    """Serve until the client leaves."""
     from time import monotonic
 
     from quarterdeck.common.imports import imported
@@ -283,7 +286,8 @@ async def _serve(
     give_back_large_blocks()
     try:
         async with AsyncExitStack() as stack:
-            opening = start_product(settings, serves=not visits, visits=visits, lock=lock, http=http is not None)
+            bus, visits, is_http = Bus(), face.read_only, http is not None
+            opening = start_product(settings, serves=not visits, visits=visits, lock=lock, http=is_http, bus=bus)
             product = await stack.enter_async_context(opening)
             # Only now: the zygote was started first.
             from quarterdeck.daemon.control.server import open_control
@@ -294,6 +298,15 @@ async def _serve(
                 await stack.enter_async_context(open_control(product))
             read = partial(read_request, request, os.environ)
             await stack.enter_async_context(following(product, read, withhold))
+            if is_http or face.metrics:
+                from quarterdeck.telemetry.faces import Telemetry
+
+                telemetry = Telemetry(bus, lambda: [("", "", product)])
+                stack.push_async_callback(telemetry.close)
+                if face.metrics:
+                    await telemetry.listen(face.metrics)
+                    if telemetry.problem:
+                        raise UsageError(f"metrics cannot be served: {telemetry.problem}", "for example --metrics 9464")
             client = msgspec.structs.replace(ANONYMOUS, is_searched=request.search, user=request.user)
             client = product.groups.narrow(client, request.groups)
             _log.info("serving (servers: %d, pid %d)", len(product.status()), os.getpid())
@@ -303,8 +316,7 @@ async def _serve(
                 _log.info("native tools of the profile %s in %s", PROFILE_NAMES[native.profile], native.workspace)
             with changes_logged(product):
                 # In a thread: the servers start meanwhile.
-                face = "stdio" if http is None else "http"
-                await imported(f"quarterdeck.host.{face}.serve")
+                await imported(f"quarterdeck.host.{'http' if is_http else 'stdio'}.serve")
                 since = monotonic() if http is None else None
                 host = product.create_host(portable_schemas=request.portable_schemas, greeted_at=since)
                 stack.callback(host.close)
@@ -314,7 +326,7 @@ async def _serve(
                 else:
                     from .serve_http import serve_over_http
 
-                    serving = serve_over_http(product, host, http, drain, has_ledger=not visits)
+                    serving = serve_over_http(product, host, http, drain, telemetry.scrape, has_ledger=not visits)
                 if lock is None:
                     await serving
                 else:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from quarterdeck.host.calls import Drain
     from quarterdeck.host.http.options import HttpOptions
     from quarterdeck.host.http.readiness import Unready
+    from quarterdeck.host.http.serve import Scrape
     from quarterdeck.host.provider import ProviderHostImpl
     from quarterdeck.running_product import Product
 
@@ -115,9 +116,17 @@ def _check_networks(settings: "Settings", port: int) -> None:
 
 
 async def serve_over_http(
-    product: "Product", host: "ProviderHostImpl", http_plan: HttpPlan, drain: "Drain | None", *, has_ledger: bool
+    product: "Product",
+    host: "ProviderHostImpl",
+    http_plan: HttpPlan,
+    drain: "Drain | None",
+    scrape: "Scrape",
+    *,
+    has_ledger: bool,
 ) -> None:
-    """Serve until cancelled, and announce where. `has_ledger`: this process has to be able to write the ledger."""
+    """Serve until cancelled, and announce where; `scrape` gives metrics. `has_ledger`: this process has to be able to
+    write the ledger.
+    """
     from quarterdeck.config.places.paths import state_dir_words
     from quarterdeck.host.http.admission import PATH
     from quarterdeck.host.http.readiness import ledger_obstacles
@@ -141,5 +150,11 @@ async def serve_over_http(
         yield from product.unready()
 
     await serve_http(
-        host, http_plan.options, started=on_started, listener=http_plan.listener, unready=unready, drain=drain
+        host,
+        http_plan.options,
+        started=on_started,
+        listener=http_plan.listener,
+        unready=unready,
+        drain=drain,
+        scrape=scrape,
     )

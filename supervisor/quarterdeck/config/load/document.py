@@ -35,6 +35,7 @@ TRUST_KEY: Final = "trust"
 START_KEY: Final = "start"
 NATIVE_KEY: Final = "native"
 HTTP_KEY: Final = "http"
+TELEMETRY_KEY: Final = "telemetry"
 REGISTRY_KEY: Final = "registry"
 GROUPS_KEY: Final = "groups"
 BUDGET_KEY: Final = "max_result_tokens"
@@ -46,6 +47,7 @@ OUR_KEYS: Final = (
     START_KEY,
     ALLOW_KEY,
     HTTP_KEY,
+    TELEMETRY_KEY,
     REGISTRY_KEY,
     GROUPS_KEY,
     BUDGET_KEY,

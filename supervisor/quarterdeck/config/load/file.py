@@ -20,6 +20,7 @@ from quarterdeck.config.load.document import (
     NATIVE_KEY,
     REGISTRY_KEY,
     START_KEY,
+    TELEMETRY_KEY,
     TRUST_KEY,
     DocumentError,
     JsonObject,
@@ -35,7 +36,14 @@ from quarterdeck.config.load.document import (
 )
 from quarterdeck.config.load.jsonc import to_plain
 from quarterdeck.config.load.origin import ClientForm, Origin, Standing, home_of, mcp_config_paths
-from quarterdeck.config.load.own_keys import RegistryWish, examine_groups, read_budget, read_http, read_registry
+from quarterdeck.config.load.own_keys import (
+    RegistryWish,
+    examine_groups,
+    read_budget,
+    read_http,
+    read_registry,
+    read_telemetry,
+)
 from quarterdeck.config.load.problems import Problem, Problems, RowError, at
 from quarterdeck.config.load.project import ALLOW_KEY, ProjectBounds, excesses, project_root, strictest
 from quarterdeck.config.load.row import BuiltRow, examine_row, is_disabled
@@ -202,6 +210,7 @@ class _Loading:
         self._start = self._top.try_to(read_start, self._document)
         allowed_env = self._top.try_to(read_allowed_env, self._document) or frozenset()
         self._top.try_to(read_http, self._document)
+        self._top.try_to(read_telemetry, self._document)
         max_result_tokens = self._top.try_to(read_budget, self._document)
         registry = self._read_registry()
         groups, problems = examine_groups(self._document)
@@ -236,13 +245,15 @@ class _Loading:
             self._warn(f"ignored: {problem}")
         if self._standing is not Standing.USER and self._document.get(HTTP_KEY) is not None:
             self._warn(f"{HTTP_KEY}: ignored: only your own file, which is found, says where the daemon listens")
+        if self._standing is not Standing.USER and self._document.get(TELEMETRY_KEY) is not None:
+            self._warn(f"{TELEMETRY_KEY}: ignored: only your own file, which is found, says what is told to others")
         row = value if isinstance(value, JsonObject) else JsonObject()
         return replace(
             loaded, native=native, native_problems=problems, native_row=row, allowed_env=allowed_env, groups=groups
         )
 
     def _withhold(self, loaded: LoadedConfig) -> LoadedConfig:
-        for key in (NATIVE_KEY, ALLOW_KEY, HTTP_KEY, REGISTRY_KEY, GROUPS_KEY, BUDGET_KEY):
+        for key in (NATIVE_KEY, ALLOW_KEY, HTTP_KEY, TELEMETRY_KEY, REGISTRY_KEY, GROUPS_KEY, BUDGET_KEY):
             if self._document.get(key) is not None:
                 self._warn(f"{key}: ignored: a project's file may not say this")
         if self._document.get(TRUST_KEY) not in (None, TrustMode.STRICT):

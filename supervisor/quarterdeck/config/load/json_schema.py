@@ -29,9 +29,10 @@ from .document import (
     REGISTRY_KEY,
     SERVER_KEYS,
     START_KEY,
+    TELEMETRY_KEY,
     TRUST_KEY,
 )
-from .own_keys import MAX_TOKENS, HttpKey, RegistryKey
+from .own_keys import MAX_TOKENS, HttpKey, RegistryKey, TelemetryKey
 from .project import ALLOW_KEY
 from .row import FOREIGN_KEYS, refused_keys
 
@@ -109,6 +110,10 @@ def config_schema() -> dict[str, object]:
             HTTP_KEY: {
                 "anyOf": [{"type": ["boolean", "string", "null"]}, _translate(HttpKey, definitions)],
                 "description": "Where the daemon listens, true for the usual address; only in your own file.",
+            },
+            TELEMETRY_KEY: {
+                "anyOf": [{"type": "null"}, _translate(TelemetryKey, definitions)],
+                "description": "What is told to Prometheus and OpenTelemetry; only in your own file.",
             },
             REGISTRY_KEY: {
                 "anyOf": [{"type": ["string", "null"]}, _translate(RegistryKey, definitions)],

@@ -1,10 +1,11 @@
-"""The keys of a file that are ours, beside its rows: `max_result_tokens`, `groups`, `http` and `registry`.
+"""The keys of a file that are ours, beside its rows: `max_result_tokens`, `groups`, `http`, `telemetry` and `registry`.
 
     {"max_result_tokens": 10000}                       above how many tokens a tool's result is cut for clients
     {"groups": {"review": {"servers": ["fs"]}}}        named parts of what is offered, see `config.groups`
     {"http": true}                                     where the daemon listens: at the usual address
     {"http": "127.0.0.1:9000"}                         at this one
     {"http": {"address": "10.0.0.5:8808", "allow_remote": true, "allow_hosts": ["deck.example"]}}
+    {"telemetry": {"metrics": "127.0.0.1:9464", "otlp": "http://127.0.0.1:4318", "content": false}}
     {"registry": "https://registry.example/mcp"}       where servers are looked for: an MCP registry
     {"registry": "~/registry.json"}                    a file with what a registry would answer
     {"registry": {"address": "https://…", "proxy": "http://proxy.example:3128"}}
@@ -25,7 +26,7 @@ from quarterdeck.config.groups import Group, is_group_name
 from quarterdeck.config.web_policy import Proxy
 from quarterdeck_protocol.policy import FrozenModel
 
-from .document import BUDGET_KEY, GROUPS_KEY, HTTP_KEY, REGISTRY_KEY, JsonObject
+from .document import BUDGET_KEY, GROUPS_KEY, HTTP_KEY, REGISTRY_KEY, TELEMETRY_KEY, JsonObject
 from .problems import Problem, Problems, RowError, at, describe, judge, require
 
 MAX_TOKENS: Final = 1_000_000_000
@@ -112,6 +113,39 @@ def _address(text: str, place: str) -> str:
     if text.rpartition(":")[2] == "0":
         raise RowError(place, "the port 0 is another one at each start: name one that clients can be told")
     return text
+
+
+class TelemetryKey(FrozenModel):
+    """The key `telemetry`.
+
+    Attributes:
+        metrics: HOST:PORT on loopback where metrics are served without a token; empty for nowhere.
+        otlp: URL of a receiver of traces and metrics; empty for that of the environment, if that asks for them.
+        content: whether traces hold arguments and results, without secrets.
+    """
+
+    metrics: str = ""
+    otlp: str = ""
+    content: StrictBool = False
+
+
+NO_TELEMETRY: Final = TelemetryKey()
+
+
+def read_telemetry(document: JsonObject) -> TelemetryKey:
+    """Return what a file wants to be told to others.  Raises `RowError` if it cannot be read."""
+    value = document.get(TELEMETRY_KEY)
+    if value is None:
+        return NO_TELEMETRY
+    if not isinstance(value, JsonObject):
+        raise RowError(TELEMETRY_KEY, f"expected an object, got {describe(value)}")
+    key = require(TelemetryKey, value, TELEMETRY_KEY)
+    if key.metrics:
+        _address(key.metrics, at(TELEMETRY_KEY, "metrics"))
+    parts = urlsplit(key.otlp)
+    if key.otlp and not (parts.scheme in {"http", "https"} and parts.hostname):
+        raise RowError(at(TELEMETRY_KEY, "otlp"), "is not a URL of http or https")
+    return key
 
 
 OFFICIAL: Final = "https://registry.modelcontextprotocol.io"

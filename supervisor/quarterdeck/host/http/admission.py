@@ -18,6 +18,8 @@ import msgspec
 
 from quarterdeck_protocol.tools import ANONYMOUS, Client
 
+from .grants import Scope
+
 PATH: Final = "/mcp"
 """Where clients connect; which deck that is, their tokens say."""
 
@@ -26,6 +28,9 @@ DECKS_PATH: Final = "/decks/"
 
 HEALTH_PATH: Final = "/healthz"
 """Where anybody may ask whether the server lives; it says nothing else."""
+
+METRICS_PATH: Final = "/metrics"
+"""For Prometheus, with a token of the scope `metrics`: the file that a scraper has it in must open no tool."""
 
 READY_PATH: Final = "/readyz"
 """Where anybody may ask whether requests can be served; see `readiness`."""
@@ -90,6 +95,7 @@ class Admitted(msgspec.Struct, frozen=True):
         client: whose token it shows, whatever session it names.
         group: that its path names; empty for none.
         granted: the groups that its token has; empty for all that the deck offers.
+        is_scrape: whether it asks for `METRICS_PATH`, which is of no deck.
     """
 
     headers: tuple[Header, ...] = ()
@@ -97,6 +103,7 @@ class Admitted(msgspec.Struct, frozen=True):
     deck: str = ""
     group: str = ""
     granted: Sequence[str] = ()
+    is_scrape: bool = False
 
 
 class ReadinessAsked(msgspec.Struct, frozen=True):
@@ -156,6 +163,7 @@ class Holder(msgspec.Struct, frozen=True):
         groups: those that it is shown; empty for everything.
         opens_all: whether it may use every deck.
         wait_s: counts a message; returns 0 when it may be sent now, else in how many seconds.
+        scope: what it opens in place of decks; None for decks.
     """
 
     client: Client
@@ -163,6 +171,7 @@ class Holder(msgspec.Struct, frozen=True):
     groups: Sequence[str] = ()
     opens_all: bool = False
     wait_s: Callable[[], float] = _at_once
+    scope: Scope | None = None
 
 
 _OWNER: Final = Holder(OWNER, opens_all=True)
@@ -184,6 +193,8 @@ class Admission:
         identify: Callable[[str], Holder | str] = no_tokens,
         *,
         only: str | None = "",
+        has_metrics: bool = False,
+        serves_mcp: bool = True,
     ) -> None:
         """Rules.
 
@@ -192,8 +203,12 @@ class Admission:
             token: the owner's; None for no check.
             identify: returns whose another token is, or why it opens nothing.
             only: the name of the one deck that is served, empty for one without; None for many, by path or token.
+            has_metrics: whether there is `METRICS_PATH`.
+            serves_mcp: whether there is `PATH`.
         """
         self._only = only
+        self._has_metrics = has_metrics
+        self._serves_mcp = serves_mcp
         self._names = frozenset(names)
         self._token = token.encode() if token is not None else None
         self._identify = identify
@@ -210,8 +225,9 @@ class Admission:
             fields: the same by their names; of a repeated one, the last.
             query: one word of it counts, `SEARCH`.
         """
-        place = _PLACE.fullmatch(path)
-        if place is None or (place[1] and self._only is not None):
+        is_scrape = self._has_metrics and path == METRICS_PATH
+        place = _PLACE.fullmatch(path) if self._serves_mcp else None
+        if (place is None and not is_scrape) or (place is not None and place[1] and self._only is not None):
             return self._not_here(method, path, headers)
         twice = _repeated(headers) if len(fields) < len(headers) else ()
         host = fields.get(b"host")
@@ -230,6 +246,10 @@ class Admission:
         if isinstance(holder, HttpAnswer):
             return replace(holder, headers=(*shared, *holder.headers))
         client = holder.client
+        if place is None:
+            return self._scrape(method, holder, shared)
+        if holder.scope is not None:
+            return HttpAnswer(403, f"the token {client.name!r} opens no MCP server: it is for {holder.scope}", shared)
         if twice and (name := next((each for each in twice if each in _ONCE or each.startswith(_ONCE_PREFIX)), b"")):
             return HttpAnswer(400, f"the header {name.decode('latin-1')} is given more than once", shared)
         if method == "POST" and (wait_s := holder.wait_s()):
@@ -251,6 +271,14 @@ class Admission:
         if query and _asks_for_search(query):
             client = msgspec.structs.replace(client, is_searched=True)
         return Admitted(shared, client, deck, place[2] or "", holder.groups)
+
+    def _scrape(self, method: str, holder: Holder, shared: tuple[Header, ...]) -> HttpAnswer | Admitted:
+        if self._token is not None and holder.scope is not Scope.METRICS:
+            why = "this needs a token of its own: `quarterdeck token create NAME --scope metrics` makes one"
+            return unauthorized(why, "invalid_token")
+        if method not in {"GET", "HEAD"}:
+            return HttpAnswer(405, "this is only read", ((b"allow", b"GET, HEAD"), *shared))
+        return Admitted(shared, holder.client, is_scrape=True)
 
     def _not_here(self, method: str, path: str, headers: Sequence[Header]) -> HttpAnswer | ReadinessAsked:
         is_look = method in {"GET", "HEAD"}

@@ -160,15 +160,18 @@ class Exchange(msgspec.Struct, eq=False):
             self._write(b"0\r\n\r\n" if self.is_chunked else b"")
             self._complete()
 
-    def send(self, parts: tuple[Part, ...], status: int = OK) -> None:
-        """Send the response's one JSON value, as a whole, with this status, or as the last event."""
+    def send(self, parts: tuple[Part, ...], status: int = OK, kind: bytes = _JSON) -> None:
+        """Send the response's one JSON value, as a whole, with this status, or as the last event.
+
+        `kind` are the lines that describe another body, with its length as `%d`.
+        """
         if self.is_over:
             return
         if self.has_begun:
             self._chunk(b"event: message\ndata: ", *parts, b"\n\n")
             self.close()
         else:
-            self._start(status, _JSON % sum(map(len, parts)), parts)
+            self._start(status, kind % sum(map(len, parts)), parts)
             self._complete()
 
     def respond(self, answer: HttpAnswer) -> None:

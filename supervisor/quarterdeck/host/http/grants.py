@@ -61,6 +61,15 @@ class GrantState(StrEnum):
     REVOKED = "revoked"
 
 
+class Scope(StrEnum):
+    """What a token opens that opens nothing of MCP."""
+
+    METRICS = "metrics"
+    """`/metrics`."""
+    READ = "read"
+    """The page, to look at."""
+
+
 class Grant(msgspec.Struct, frozen=True, kw_only=True):
     """What one token allows.
 
@@ -76,6 +85,7 @@ class Grant(msgspec.Struct, frozen=True, kw_only=True):
         decks: the names of the daemon's decks that it opens; empty for the user's own, and for what has no name.
         groups: the names of the groups of what it reaches that it is shown, together; empty for everything.
         search: whether it is shown two tools that find and call what it may use, in place of that.
+        scope: what it opens in place of all this; None for a client's token.
     """
 
     name: str
@@ -91,6 +101,7 @@ class Grant(msgspec.Struct, frozen=True, kw_only=True):
     max_result_bytes: int | None = None
     groups: tuple[str, ...] = ()
     search: bool = False
+    scope: Scope | None = None
 
     @property
     def client(self) -> Client:

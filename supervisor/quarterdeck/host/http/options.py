@@ -76,7 +76,7 @@ class HttpOptions:
     search: bool = False
 
 
-def split_address(text: str) -> tuple[str, int]:
+def split_address(text: str, usual_port: int = DEFAULT_PORT) -> tuple[str, int]:
     """The host and the port of `HOST:PORT`, `HOST`, `PORT` or `[IPV6]:PORT`; what is left out is the default.
 
     Raises:
@@ -91,7 +91,7 @@ def split_address(text: str) -> tuple[str, int]:
     else:
         host, _, port = text.partition(":")
         is_formed = ":" not in port
-    port = port or str(DEFAULT_PORT)
+    port = port or str(usual_port)
     if not (is_formed and port.isascii() and port.isdigit() and int(port) <= MAX_PORT):
         raise ValueError(f"{text!r} is not HOST:PORT")
     return host or DEFAULT_HOST, int(port)

@@ -6,8 +6,9 @@ touched.
 """
 
 import asyncio
+import logging
 import socket
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from functools import partial
 from typing import Any, Final, Protocol
 
@@ -54,6 +55,14 @@ STOP_S: Final = 2
 """How long connections that are left may take to close once serving ends, whole seconds."""
 
 
+Scrape = Callable[[], Awaitable[bytes]]
+"""Gives the text of all metrics, for Prometheus."""
+
+_METRICS: Final = b"content-type: text/plain; version=0.0.4; charset=utf-8\r\ncontent-length: %d\r\n"
+
+_log = logging.getLogger("quarterdeck.http")
+
+
 class Hosts(Protocol):
     """What one listener serves."""
 
@@ -87,10 +96,12 @@ class HttpFace:
         uses: what they asked.
         clients: who they come from.
         hands_on: whether another process takes over the listening socket once this face is cancelled.
+        scrape: None where there are no metrics.
     """
 
-    def __init__(self, options: HttpOptions, drain: Drain | None = None) -> None:
+    def __init__(self, options: HttpOptions, drain: Drain | None = None, scrape: Scrape | None = None) -> None:
         """Nobody is there yet; `drain` says how it ends, None for at `GRACE_S`."""
+        self.scrape: Final = scrape
         self.in_flight: Final = InFlight(MAX_REQUESTS_EACH, MAX_REQUESTS)
         self.held: Final = HeldBytes(MAX_HELD_EACH, MAX_HELD)
         self.uses: Final = ClientUses()
@@ -121,6 +132,7 @@ class HttpFace:
         started: Callable[[str, int], None],
         *,
         only: str | None = None,
+        serves_mcp: bool = True,
     ) -> None:
         """Serve `hosts` until cancelled; then they are closed, and no connection is accepted.
 
@@ -129,10 +141,18 @@ class HttpFace:
             listener: closed at the end.
             started: called once with the real address and port when clients can connect.
             only: see `Admission`.
+            serves_mcp: see `Admission`.
         """
         options = self._options
         try:
-            admission = Admission(accepted_names(options), options.token, self.clients.identify, only=only)
+            admission = Admission(
+                accepted_names(options),
+                options.token,
+                self.clients.identify,
+                only=only,
+                has_metrics=self.scrape is not None,
+                serves_mcp=serves_mcp,
+            )
             handler = _Requests(self, hosts, admission, options.max_body_bytes)
             accepting = HttpListener(_configured(), listener, started, handler)
             ending = asyncio.Event()
@@ -161,6 +181,7 @@ async def serve_http(
     listener: socket.socket | None = None,
     unready: Callable[[], Iterable[Unready]] = tuple,
     drain: Drain | None = None,
+    scrape: Scrape | None = None,
 ) -> None:
     """Serve one host until cancelled; then what is under way is answered, and sessions end.
 
@@ -171,12 +192,13 @@ async def serve_http(
         listener: what `listen` gave for these options, closed at the end; None for a new one.
         unready: see `Hosts`.
         drain: see `HttpFace`.
+        scrape: gives the metrics; None for none.
 
     Raises:
         ProtocolFault: `transport`, when the address is refused or cannot be listened on.
     """
     listener = listener or listen(options)
-    face = HttpFace(options, drain)
+    face = HttpFace(options, drain, scrape)
     served = face.host(host)
     running = asyncio.get_running_loop().create_task(face.run_host(served))
     try:
@@ -184,6 +206,29 @@ async def serve_http(
     finally:
         served.end()
         await carried_through(partial(asyncio.wait, [running]))
+
+
+async def serve_metrics(
+    scrape: Scrape, options: HttpOptions, listener: socket.socket, started: Callable[[str, int], None]
+) -> None:
+    """Serve metrics alone, to everybody who can connect, until cancelled; for arguments see `serve_http`."""
+    await HttpFace(options, scrape=scrape).serve(_NoHosts(), listener, started, only="", serves_mcp=False)
+
+
+class _NoHosts:
+    """Where there are none."""
+
+    def unready(self) -> Iterable[Unready]:
+        return ()
+
+    def present(self, _: str) -> HttpHost | None:
+        return None
+
+    async def find(self, deck: str) -> HttpHost:
+        raise NoHostError(404, deck)
+
+    async def close(self) -> None:
+        pass
 
 
 class _OneHost:
@@ -266,12 +311,27 @@ class _Requests:
         verdict = exchange.admitted
         if verdict is None:
             return
-        if (host := self._hosts.present(verdict.deck)) is not None:
+        if verdict.is_scrape:
+            self._begin(self._answer_scrape(exchange))
+        elif (host := self._hosts.present(verdict.deck)) is not None:
             host.serve(exchange, verdict, body)
-            return
-        task = asyncio.get_running_loop().create_task(self._serve_found(exchange, verdict, body))
+        else:
+            self._begin(self._serve_found(exchange, verdict, body))
+
+    def _begin(self, answering: Coroutine[None, None, None]) -> None:
+        task = asyncio.get_running_loop().create_task(answering)
         self._waiting.add(task)
         task.add_done_callback(self._waiting.discard)
+
+    async def _answer_scrape(self, exchange: Exchange) -> None:
+        assert self._face.scrape is not None
+        try:
+            text = await self._face.scrape()
+        except Exception:
+            _log.exception("the metrics could not be gathered")
+            exchange.respond(HttpAnswer(500, "the metrics could not be gathered: the log says why"))
+        else:
+            exchange.send((text,), kind=_METRICS)
 
     def gone(self, exchange: Exchange) -> None:
         """Have its host give up a request.  See `Handler`."""

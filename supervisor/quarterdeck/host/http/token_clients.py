@@ -135,8 +135,8 @@ def _holder(grant: Grant) -> Holder:
     if grant.is_limited:
         client = msgspec.structs.replace(client, allowance=GrantedTools(grant))
     if grant.rate is None:
-        return Holder(client, grant.decks, grant.groups)
-    return Holder(client, grant.decks, grant.groups, wait_s=_counted(grant.rate))
+        return Holder(client, grant.decks, grant.groups, scope=grant.scope)
+    return Holder(client, grant.decks, grant.groups, wait_s=_counted(grant.rate), scope=grant.scope)
 
 
 def _counted(rate: Rate) -> Callable[[], float]:

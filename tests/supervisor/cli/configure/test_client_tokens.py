@@ -8,7 +8,8 @@ import pytest
 from support.command_line import Said
 from support.config.places import write_config, write_document
 
-from quarterdeck.host.http.token_file import load_grants
+from quarterdeck.host.http.grants import Scope
+from quarterdeck.host.http.token_file import TOKENS_NAME, load_grants
 
 
 @pytest.fixture(autouse=True)
@@ -202,3 +203,13 @@ def test_a_folder_without_a_configuration_is_no_deck(
     write_config(folder / ".mcp.json")
     _, err = said(0, "token", "create", "other", "--deck", f"{folder}/")
     assert "your own servers" not in err
+
+
+def test_a_token_with_a_scope_is_for_no_server(state: Path, said: Said) -> None:
+    """Somebody would believe that it is limited to a server's metrics, or that it opens that server."""
+    said(0, "token", "create", "prom", "--scope", "metrics", "--expires", "never")
+    said(2, "token", "create", "other", "--scope", "read", "--server", "fs")
+    out, _ = said(0, "token", "list")
+    assert out.splitlines()[1].split()[-1] == "metrics"
+    [grant] = load_grants(state / TOKENS_NAME).grants
+    assert grant.scope is Scope.METRICS

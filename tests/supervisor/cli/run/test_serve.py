@@ -11,7 +11,7 @@ import quarterdeck_sandbox
 from quarterdeck.cli.exits import ExitCode
 from quarterdeck.cli.program import run
 from quarterdeck.cli.run import serve as serve_module
-from quarterdeck.cli.run.serve import _serve
+from quarterdeck.cli.run.serve import Face, _serve
 from quarterdeck.config.settings import Settings
 from quarterdeck.daemon.messages import ServeRequest
 
@@ -59,4 +59,4 @@ def test_a_serve_gives_the_memory_of_large_results_back(monkeypatch: pytest.Monk
 
     monkeypatch.setattr(quarterdeck_sandbox, "give_back_large_blocks", give_back)
     with pytest.raises(DoneError):
-        anyio.run(_serve, ServeRequest(cwd="/"), Settings(), None, None, lambda _: None)
+        anyio.run(_serve, ServeRequest(cwd="/"), Settings(), None, None, lambda _: None, Face())

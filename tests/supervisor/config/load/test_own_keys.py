@@ -12,7 +12,7 @@ from quarterdeck.config.load.document import JsonObject, parse_document
 from quarterdeck.config.load.file import LoadedConfig, load_config_file
 from quarterdeck.config.load.merge import load_named, merge_files
 from quarterdeck.config.load.origin import Standing
-from quarterdeck.config.load.own_keys import OFFICIAL, RegistryWish, read_http, read_registry
+from quarterdeck.config.load.own_keys import OFFICIAL, RegistryWish, read_http, read_registry, read_telemetry
 from quarterdeck.config.load.problems import Problem, RowError
 from quarterdeck.config.load.project import ProjectBounds
 from quarterdeck.config.settings import Settings
@@ -42,7 +42,13 @@ def registry(text: str) -> RegistryWish | None:
 
 
 @pytest.mark.parametrize(
-    ("key", "value"), [("max_result_tokens", 1), ("http", True), ("registry", "https://evil.example")]
+    ("key", "value"),
+    [
+        ("max_result_tokens", 1),
+        ("http", True),
+        ("telemetry", {"otlp": "https://evil.example"}),
+        ("registry", "https://evil.example"),
+    ],
 )
 def test_a_projects_file_says_none_of_them(tmp_path: Path, key: str, value: object) -> None:
     """A cloned repository could hide results, open the user's tools to other machines, or choose what is offered."""
@@ -262,3 +268,13 @@ def test_a_projects_file_says_nothing_of_what_clients_are_shown(tmp_path: Path) 
     said = " ".join(loaded.warnings)
     assert "mcpServers.a.describe: ignored: a project's file may not say what clients are shown" in said
     assert "groups: ignored: a project's file may not say this" in said
+
+
+def test_what_is_told_to_others_is_what_the_file_says() -> None:
+    """Metrics would be served where nobody looks, or traces go to nowhere in silence."""
+    assert read_telemetry(document("{}")) is read_telemetry(document('{"telemetry": null}'))
+    key = read_telemetry(document('{"telemetry": {"metrics": "127.0.0.1:9464", "otlp": "http://127.0.0.1:4318"}}'))
+    assert (key.metrics, key.otlp, key.content) == ("127.0.0.1:9464", "http://127.0.0.1:4318", False)
+    for value in ("true", '{"metrics": "127.0.0.1:0"}', '{"otlp": "127.0.0.1:4318"}', '{"oltp": ""}', '{"content": 1}'):
+        with pytest.raises(RowError):
+            read_telemetry(document(f'{{"telemetry": {value}}}'))

@@ -18,6 +18,7 @@ from quarterdeck.host.http.admission import (
     parse_authority,
     parse_name,
 )
+from quarterdeck.host.http.grants import Scope
 from quarterdeck_protocol.tools import Client
 
 TOKEN = "t" * 40
@@ -351,3 +352,37 @@ def test_a_url_says_whether_tools_are_searched_for_there(query: bytes, *, is_sea
     for session in ([], [(b"mcp-session-id", b"one")]):
         verdict = Admission(NAMES, TOKEN).judge("POST", "/mcp", [*headers, *session], dict([*headers, *session]), query)
         assert verdict.client.is_searched is is_searched
+
+
+def scraped(*headers: tuple[str, str], scope: Scope | None, method: str = "GET", path: str = "/metrics") -> object:
+    """The status of a refusal, else whether it is a scrape, of a listener whose tokens have this scope."""
+    raw = [(name.encode(), value.encode()) for name, value in (HOST, *headers)]
+    client = Holder(Client("prom"), scope=scope)
+    verdict = Admission(NAMES, TOKEN, lambda _: client, has_metrics=True).judge(method, path, raw, dict(raw))
+    return verdict.status if isinstance(verdict, HttpAnswer) else isinstance(verdict, Admitted) and verdict.is_scrape
+
+
+def test_metrics_are_for_tokens_of_their_scope_alone_which_open_nothing_else() -> None:
+    """The file of a scraper would hold a token that opens every tool; or anybody read what an agent does."""
+    theirs = ("authorization", "Bearer theirs")
+    assert scraped(theirs, scope=Scope.METRICS) is True
+    assert [scraped(scope=Scope.METRICS), scraped(BEARER, scope=Scope.METRICS)] == [401, 401]
+    assert [scraped(theirs, scope=scope) for scope in (None, Scope.READ)] == [401, 401]
+    assert scraped(theirs, ("origin", "https://evil.example"), scope=Scope.METRICS) == 403
+    assert scraped(theirs, scope=Scope.METRICS, method="POST") == 405
+    for path in ("/mcp", "/mcp/group"):
+        assert [scraped(theirs, scope=scope, path=path, method="POST") for scope in Scope] == [403, 403]
+    assert judged(HOST, BEARER, path="/metrics", method="GET") == 404, "where there are none"
+
+
+def test_an_address_for_metrics_alone_serves_nothing_else_and_no_other_name() -> None:
+    """Whatever can connect to it, a page of any site among them, could call tools, or read who calls what."""
+    alone = Admission(NAMES, None, only="", has_metrics=True, serves_mcp=False)
+
+    def status(path: str, host: str = "127.0.0.1:9464") -> int:
+        raw = [(b"host", host.encode())]
+        verdict = alone.judge("GET", path, raw, dict(raw))
+        return verdict.status if isinstance(verdict, HttpAnswer) else 200
+
+    assert [status("/metrics"), status("/mcp"), status("/mcp/g")] == [200, 404, 404]
+    assert status("/metrics", "evil.example") == 421

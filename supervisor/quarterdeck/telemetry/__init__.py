@@ -1,0 +1,1 @@
+"""What runs, in figures and traces, for Prometheus and OpenTelemetry. No call passes here."""

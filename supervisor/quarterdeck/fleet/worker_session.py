@@ -227,6 +227,11 @@ class WorkerSession(Session):
         except UnsafePathError as error:
             raise _no_directory(error) from error
         env = server_environment(config, self._environ, paths.home, paths.tmp)
+        if self.sealed is not None and isinstance(self._config, StdioServerConfig):
+            from quarterdeck.grants.needs import known_of  # most starts are of no sealed package
+
+            kept = known_of(self._config).beside_code
+            env = {name: str(paths.home / file) for name, file in kept.items()} | env
         return OpenOrder(
             StdioServer(config.command, config.args, config.cwd, config.sandbox.values),
             *agreed,

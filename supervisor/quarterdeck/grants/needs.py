@@ -35,6 +35,8 @@ class Known(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         hosts: each `host:port` that it needs for its work.
         grants: named pieces of the user's environment that it works with.
         writing_tools: its tools that change files, where its own definitions may not say so.
+        beside_code: variables for files that it keeps beside its code unless they are set, and the files' names; from a
+            seal, which nothing can be written to, they lie in its private home.
     """
 
     name: str = ""
@@ -42,6 +44,7 @@ class Known(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     hosts: tuple[str, ...] = ()
     grants: tuple[Grant, ...] = ()
     writing_tools: tuple[str, ...] = ()
+    beside_code: dict[str, str] = {}
 
 
 class Need(msgspec.Struct, frozen=True):

@@ -4,6 +4,7 @@ import asyncio
 import errno
 import logging
 import os
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,6 +19,7 @@ from support.waiting import turns
 from quarterdeck.config.places import paths as paths_module
 from quarterdeck.config.places.paths import UnsafePathError, runtime_dir
 from quarterdeck.fleet import worker_session as seats_module
+from quarterdeck.fleet.sealed_start import SealedStart
 from quarterdeck.fleet.worker_session import WorkerSession
 from quarterdeck.fleet.workers.handle import WorkerHandle, WorkerListener
 from quarterdeck_protocol.configs import ServerConfig, SseServerConfig, StdioServerConfig, StreamableHttpServerConfig
@@ -122,6 +124,23 @@ async def test_a_stdio_server_gets_private_directories_and_no_variable_of_ours_b
     assert order.max_result_bytes == STDIO.max_result_bytes
     assert runtime.are_remote == [False]
     await session.end()
+
+
+async def test_a_sealed_server_keeps_in_its_home_what_it_would_keep_beside_its_code(runtime: PretendRuntime) -> None:
+    """The memory server's first write would fail: nobody can write to a seal."""
+    row = STDIO.model_copy(update={"command": "npx", "args": ("-y", "@modelcontextprotocol/server-memory"), "env": {}})
+    own = {"MEMORY_FILE_PATH": "/mine"}
+    for env, seals, expected in (({}, True, "{home}/memory.jsonl"), (own, True, "/mine"), ({}, False, None)):
+
+        async def sealed(config: StdioServerConfig, *, seals: bool = seals) -> SealedStart | None:
+            return SealedStart(config, "d" * 64, "p", (), nullcontext, lambda: None) if seals else None
+
+        session = WorkerSession(row.model_copy(update={"env": env}), sealing=sealed)
+        await session.start(Owner())
+        order = session.order()
+        kept = order.env.get("MEMORY_FILE_PATH")
+        assert kept == (expected and expected.format(home=order.home)), env
+        await session.end()
 
 
 async def test_a_server_without_room_for_its_directories_is_faulted_alone(

@@ -102,10 +102,11 @@ async def test_an_error_about_a_hidden_path_says_who_can_grant_it(
     tmp_path: Path, *, is_result: bool, is_named: bool
 ) -> None:
     """A model would answer that there is no such file, and its user look for it in vain."""
-    hidden = tmp_path / "notes"
+    hidden = tmp_path / "my-notes+"
     hidden.mkdir()
     words = f"ENOENT: {hidden}" if is_named else "see the log"
-    given = msgspec.json.encode({"text": f"as in {tmp_path}", "files": [] if is_named else ["~", str(hidden)]})
+    place = str(hidden) if is_result else hidden.as_uri()
+    given = msgspec.json.encode({"text": f"as in {tmp_path}", "files": [] if is_named else ["~", place]})
     said = {"content": [{"type": "image"}, {"type": "text", "text": words}], "isError": True}
     error = {"code": -32000, "message": words, "data": {"own": 1}}
     posted: list[News] = []

@@ -6,6 +6,7 @@ import signal
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
 from typing import Final
+from urllib.parse import unquote
 
 import anyio
 import msgspec
@@ -312,5 +313,5 @@ def _paths_of(arguments: bytes) -> Iterator[str]:
         return
     for value in given.values():
         for each in value if isinstance(value, list) else (value,):
-            if isinstance(each, str) and each.startswith(("/", "~/")) and len(each) <= MAX_PATH_CHARS:
-                yield each
+            if isinstance(each, str) and len(each) <= MAX_PATH_CHARS and each.startswith(("/", "~/", "file:///")):
+                yield unquote(each.removeprefix("file://")) if each.startswith("file:") else each

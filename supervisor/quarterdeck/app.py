@@ -159,7 +159,7 @@ async def open_quarterdeck(
             config, scope = product.config(server), product.scope(server)
             form = product.settings.origin(server).for_client
             kept = SecretStore(client=client).mark(form.secrets) if form is not None else None
-            if config is None or scope is None or isinstance(config, StdioServerConfig):
+            if config is None or scope is None or isinstance(config, StdioServerConfig) or not config.auth.needs_person:
                 return kept
             return kept, LoginStore().place_of(login_name(scope, server, config.url, client))
 

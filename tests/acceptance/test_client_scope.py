@@ -137,5 +137,10 @@ async def test_of_ten_thousand_calls_none_gets_anothers_secret(url: str, config:
             for place in range(AT_ONCE):
                 wanted, client = clients[place % len(clients)]
                 tasks.start_soon(call, wanted, client)
-    assert crossed == []
-    assert processes(config).keys() == {"anna", "bob"}
+        assert crossed == []
+        before = processes(config)
+        assert before.keys() == {"anna", "bob"}
+        assert quarterdeck_forked("token", "revoke", "bob").returncode == 0
+        assert_gone([before["bob"]], DEADLINE_S)
+        async with connected(url, "auto", token("bob")) as again:
+            assert (await given(again))[0] == "bobs"

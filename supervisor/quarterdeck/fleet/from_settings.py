@@ -117,8 +117,12 @@ class FleetSource(msgspec.Struct, frozen=True):
             # The owner's is what its lists are taken with, and nothing of a client's has failed that a call would mend.
             then = "" if self.client else ", then quarterdeck restart SERVER"
             raise _no_start(str(error), "missing_client_secret", f"{error.command}{then}") from error
-        except (SecretError, RowError) as error:
-            raise _no_start(str(error), "config_invalid") from error
+        except SecretError as error:
+            remedy = "unlock the keyring, then quarterdeck restart SERVER"
+            raise _no_start(str(error), "keyring_unusable", remedy) from error
+        except RowError as error:
+            whose = self.client or "the owner"
+            raise _no_start(f"with the secrets of {whose}: {error}", "config_invalid") from error
         self.withhold(secrets)
         return found, secrets
 

@@ -172,12 +172,14 @@ class OwnServers:
         if endpoint is None or not is_usable_phase(endpoint.phase):
             last = own.last_fault
             why = f"{server} of this {self._whose} is not ready" + (f": {last}" if last else "")
-            if last is None or last.code not in PERSONAL_FAULTS or not self._is_of_user:
-                return ProtocolFault.not_sent(FaultKind.NOT_CONNECTED, why, "not_connected", last)
-            code, remedy = last.code, last.remedy_for(None)
-            return ProtocolFault(
-                FaultKind.NOT_CONNECTED, why, last, code=code, delivery=Delivery.NOT_SENT, remedy=remedy
-            )
+            code: str | None = "not_connected"
+            remedy = None
+            if self._is_of_user and last is not None and last.code in PERSONAL_FAULTS:
+                code, remedy = last.code, last.remedy_for(None)
+            said = FaultKind.NOT_CONNECTED, why, last
+            failed = ProtocolFault(*said, code=code, delivery=Delivery.NOT_SENT, remedy=remedy)
+            failed.client = own.client.user if self._is_of_user else ""
+            return failed
         if key is not None and (fault := self._compared(own, judged, endpoint, key)) is not None:
             return fault
         return endpoint

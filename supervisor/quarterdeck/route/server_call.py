@@ -181,7 +181,7 @@ class ServerCall(Struct, eq=False):
         try:
             if isinstance(end, ProtocolFault):
                 told = self._server.with_words(end)
-                if self._server.config.scope is ServerScope.CLIENT:
+                if self.began is not None and self._server.config.scope is ServerScope.CLIENT:
                     told.client = self.request.client.user
             elif end.result_type == _INPUT_REQUIRED or (self.tool is None and self._is_state_of_task):
                 told = self._asking(end)

@@ -492,3 +492,6 @@ async def test_a_client_is_told_by_which_command_it_gets_what_it_lacks() -> None
             assert str(found.remedy).startswith(remedy)
             assert "fs of this client is not ready: it lacks it" in found.message
             at.sessions.end_failed("fs")
+        judged = at.judged.fleet.endpoint("fs")
+        judged.phase, judged.fault = EndpointPhase.FAULTED, ProtocolFault("spawn_failed", "all lack it", code="exited")
+        assert "--client" not in str((await at.refused(at.calls_as("anna"))).remedy)

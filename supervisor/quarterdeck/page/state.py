@@ -40,6 +40,8 @@ from quarterdeck.trust.judge.documents import value_of
 from quarterdeck.trust.judge.overview import Matter, ServerMatters, State, difference, renames, survey
 from quarterdeck.trust.judge.server_rows import NativeRow, ServerRow
 from quarterdeck.trust.judge.verdicts import Decision
+from quarterdeck.trust.scan import KnownNames, scan_definition
+from quarterdeck.trust.scan.tool_names import names_around, names_by_server
 from quarterdeck_protocol.configs import StdioServerConfig
 from quarterdeck_protocol.contract import EndpointStatus
 from quarterdeck_sandbox import split_time
@@ -209,7 +211,8 @@ class DaemonState:
             digest for each in found.matters for digest in (each.seen, each.approved) if digest
         )
         matters = in_order(found.approvable)
-        items, is_whole = await asyncio.to_thread(_items, matters[:MAX_ITEMS], bodies.get, whole=whole)
+        siblings = names_around(names_by_server(self._recorder.book), found.scope, found.server)
+        items, is_whole = await asyncio.to_thread(_items, matters[:MAX_ITEMS], bodies.get, siblings, whole=whole)
         likely = await asyncio.to_thread(renames, found, bodies.get)
         names = tuple(f"is {each.new} another name of {each.old}, which is gone?" for each in likely)
         inspections = tuple(
@@ -328,7 +331,7 @@ def _look(deck: str, product: Product, status: EndpointStatus) -> ServerLook:
 
 
 def _items(
-    matters: Sequence[Matter], read: Callable[[str], bytes | None], *, whole: bool
+    matters: Sequence[Matter], read: Callable[[str], bytes | None], siblings: KnownNames, *, whole: bool
 ) -> tuple[tuple[ReviewItem, ...], bool]:
     """Return the items of these matters, and whether they show all that changes."""
     differences = [difference([matter], read, whole=True) for matter in matters]
@@ -342,14 +345,22 @@ def _items(
                 matter.key,
                 matter.state.value,
                 found.changes,
-                matter.findings,
+                findings,
                 "" if found.changes else _sameness(matter),
-                not matter.findings and matter.state is not State.BLOCKED,
+                not findings and matter.state is not State.BLOCKED,
             )
             for matter, found in zip(matters, differences, strict=True)
+            for findings in [_findings(matter, read, siblings)]
         ),
         all(each.is_whole for each in differences),
     )
+
+
+def _findings(matter: Matter, read: Callable[[str], bytes | None], siblings: KnownNames) -> tuple[tuple[str, str], ...]:
+    """Return what the scan finds in an offer; what was just listed may not have been scanned yet."""
+    document = value_of(matter.body or read(matter.seen) or b"null")
+    found = scan_definition(matter.key.subject, matter.key.name, document, siblings)
+    return matter.findings or tuple((each.rule, each.place) for each in found)
 
 
 def _sameness(matter: Matter) -> str:

@@ -172,6 +172,11 @@ def _amount(limit: LimitView, value: float | None) -> str:
     return duration(value) if limit.name.endswith("_s") else f"{value:g}"
 
 
+def _when(at: str) -> str:
+    """Return a time of the ledger to the second, in UTC; a dash for none."""
+    return at[:19].replace("T", " ") or "–"
+
+
 def _spent(spent_ms: float) -> str:
     """Return what a call waited; a dash for less than a millisecond."""
     return duration(spent_ms / 1000) if spent_ms >= 1 else "–"
@@ -207,6 +212,7 @@ def _environment() -> Environment:
             _policy,
             _amount,
             _spent,
+            _when,
             _outcome_class,
         ),
     )

@@ -300,7 +300,8 @@ class _Session:
             product = served.product
             request = handover.request
             client = client_of(self.door.peer.pid)
-            client = msgspec.structs.replace(client, is_searched=request.search, user=request.user)
+            name = f"{client.name} as {request.user}" if request.user else client.name
+            client = msgspec.structs.replace(client, name=name, is_searched=request.search, user=request.user)
             client = product.groups.narrow(client, request.groups)
             current_deck.set(deck.key)
             notes = SessionNotes(memory.keep_notes, memory.notes())

@@ -67,7 +67,8 @@ def session_of_user(client: Client) -> str:
 
 class SessionServer:
     """One server of one session, or with a `queue` of one client: its row, the client whose calls it takes, and, for
-    each thing that was `checked` against the approved one, both lists that it stood in.
+    each thing that was `checked` against the approved one, both lists that it stood in. It starts once an `earlier` one
+    has ended.
     """
 
     def __init__(
@@ -79,6 +80,7 @@ class SessionServer:
         fleet: ServerFleetImpl,
         tell_news: TakeNews,
         queue: CallQueue | None = None,
+        earlier: "asyncio.Task[None] | None" = None,
     ) -> None:
         self.row: Final = row
         self.config: Final = config
@@ -93,7 +95,7 @@ class SessionServer:
         self.is_of_user: Final = queue is not None
         self._tell_news = tell_news
         self._unhear = fleet.watch_news(self._hear)
-        self._beginning = asyncio.create_task(fleet.begin_start(BridgeConfig(servers=(config,))))
+        self._beginning = asyncio.create_task(self._begin(earlier))
 
     @property
     def endpoint(self) -> ServerEndpointImpl | None:
@@ -109,6 +111,11 @@ class SessionServer:
     def last_fault(self) -> ProtocolFault | None:
         """How it last died."""
         return self._fleet.last_fault(self.config.id)
+
+    async def _begin(self, earlier: "asyncio.Task[None] | None") -> None:
+        if earlier is not None:
+            await asyncio.wait((earlier,))  # it has the same home
+        await self._fleet.begin_start(BridgeConfig(servers=(self.config,)))
 
     def status(self) -> SessionServerStatus:
         """Return its client and its state."""
@@ -192,7 +199,7 @@ class SessionServers:
         self._servers: dict[tuple[str, str], SessionServer] = {}
         self._queues: dict[tuple[str, str], CallQueue] = {}
         self._open: dict[str, None] = {}
-        self._ending: set[asyncio.Task[None]] = set()
+        self._ending: dict[asyncio.Task[None], tuple[str, str]] = {}
         self._alarm: asyncio.TimerHandle | None = None
         self._is_closed = False
         self._news = NewsWatchers()
@@ -256,7 +263,9 @@ class SessionServers:
             is_of_user = row.scope is ServerScope.CLIENT
             fleet = self._make_fleet(client.user) if is_of_user else self._make_fleet()
             queue = self.queue(row.id, session) if is_of_user else None
-            server = SessionServer(row, config or row, client, session, fleet, self._news.tell, queue)
+            ends = (task for task, whose in reversed(self._ending.items()) if whose == key)
+            earlier = next(ends, None) if is_of_user else None
+            server = SessionServer(row, config or row, client, session, fleet, self._news.tell, queue, earlier)
             self._servers[key] = server
             if is_of_user:
                 server.mark = self._mark_of(row.id, client.user)
@@ -344,11 +353,11 @@ class SessionServers:
                 self._queues.pop(key, None)
                 server.mute()
                 task = asyncio.get_running_loop().create_task(carried_through(server.end))
-                self._ending.add(task)
+                self._ending[task] = key
                 task.add_done_callback(self._has_ended)
 
     def _has_ended(self, task: asyncio.Task[None]) -> None:
-        self._ending.discard(task)
+        del self._ending[task]
         if not task.cancelled() and (error := task.exception()) is not None:
             _log.error("a session's server did not end", exc_info=error)
 

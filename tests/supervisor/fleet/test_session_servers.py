@@ -23,6 +23,8 @@ class PlayedFleet:
         self.started: list[str] = []
         self.listeners: list[Callable[[News], None]] = []
         self.has_ended = False
+        self.may_end = asyncio.Event()
+        self.may_end.set()
 
     async def begin_start(self, config: BridgeConfig) -> None:
         """See `ServerFleetImpl`."""
@@ -30,6 +32,7 @@ class PlayedFleet:
 
     async def tear_down(self) -> None:
         """See `ServerFleetImpl`."""
+        await self.may_end.wait()
         self.has_ended = True
 
     def status_of(self, _: str) -> None:
@@ -245,10 +248,15 @@ async def test_a_secret_that_changes_ends_the_process_of_its_client_alone() -> N
         lab.servers.opened(each.key)
         lab.asks(each)
         lab.get(each)
+    await until(lambda: lab.fleets[1].started == ["s"])
+    lab.fleets[0].may_end.clear()
     lab.marks["anna"] = 1
-    await until(lambda: lab.ended == [True, False])
-    assert lab.get(clients[0]) is not None
+    await until(lambda: lab.servers.of(clients[0].key) == ())
+    lab.get(clients[0])
     await asyncio.sleep(0.05)
+    assert [fleet.started for fleet in lab.fleets] == [["s"], ["s"], []], "two processes had one home"
+    lab.fleets[0].may_end.set()
+    await until(lambda: lab.fleets[2].started == ["s"])
     assert lab.ended == [True, False, False]
     await lab.servers.close()
 

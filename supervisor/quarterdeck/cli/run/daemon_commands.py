@@ -181,10 +181,10 @@ def status(json: options.Json = False) -> None:
         for server in busy:
             if server.waits:
                 print_line(server.waits, "yellow")
-    awake: dict[str, list[str]] = {}
+    awake: dict[str, dict[str, None]] = {}
     for server in found.servers:
         if server.awake:
-            awake.setdefault(", ".join(server.awake), []).append(server.id)
+            awake.setdefault(", ".join(server.awake), {})[server.id] = None
     for reasons, servers in awake.items():
         print_line(f"awake ({reasons}): {', '.join(servers)}", "dim")
     if found.refused_doors:

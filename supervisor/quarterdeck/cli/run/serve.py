@@ -307,7 +307,8 @@ async def _serve(
                     await telemetry.listen(face.metrics)
                     if telemetry.problem:
                         raise UsageError(f"metrics cannot be served: {telemetry.problem}", "for example --metrics 9464")
-            client = msgspec.structs.replace(ANONYMOUS, is_searched=request.search, user=request.user)
+            user = request.user
+            client = msgspec.structs.replace(ANONYMOUS, name=user, is_searched=request.search, user=user)
             client = product.groups.narrow(client, request.groups)
             _log.info("serving (servers: %d, pid %d)", len(product.status()), os.getpid())
             if (native := settings.native) is not None:

@@ -66,6 +66,11 @@ class PlayedProduct:
         self.reloads: list[Settings] = []
         self.reloaded = asyncio.Event()
 
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """No client has any of its own."""
+        return self.settings.secrets
+
     async def reload(self, settings: Settings) -> None:
         self.settings = settings
         self.reloads.append(settings)

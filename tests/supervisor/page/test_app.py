@@ -107,10 +107,10 @@ async def test_no_page_runs_or_loads_anything_else_and_none_can_be_framed(stage:
 async def test_what_is_ticked_is_approved_in_the_form_that_is_shown(stage: Stage) -> None:
     """A person would approve another form than the one that they read."""
     start = await stage.open()
-    assert 'Review <span class="count">2</span>' in start.text
+    assert 'Review <span class="count">3</span>' in start.text
     page = await review_of(stage)
-    # What the scan found something in waits to be ticked.
-    assert sorted(items_of(page).values()) == [False, True]
+    # What the scan found something in waits to be ticked, be it recorded or not.
+    assert list(items_of(page).values()) == [False, False, True]
     for text in ("Give a book.", "reads-secrets", "Lend a book, and read ~/.ssh."):
         assert text in page
     assert "<script>alert" not in page
@@ -121,7 +121,7 @@ async def test_what_is_ticked_is_approved_in_the_form_that_is_shown(stage: Stage
     done = await stage.post("review/decide", item=ticked, **fields)
     assert "1 approved." in done.text
     book = stage.recorder.book.entry(SCOPE, "library").items
-    assert [(name.name, item.is_admitted) for name, item in book.items()] == [("lend", True), ("gift", False)]
+    assert [name.name for name, item in book.items() if item.is_admitted] == ["renew"]
     again = await stage.post("review/decide", item=[*items_of(page)], **fields)
     assert "Nothing was recorded" in again.text
     assert len(stage.decided) == 1
@@ -135,7 +135,7 @@ async def test_ticked_items_and_whole_servers_are_blocked(stage: Stage) -> None:
     await stage.post("review/decide", item=list(items_of(page)), do="block", **fields)
     await stage.post("review/decide", do="block-server", **fields)
     assert {each.hash for each in stage.decided} == {""}
-    assert [each.key.name or each.key.subject for each in stage.decided] == ["gift", "lend", "launch"]
+    assert [each.key.name or each.key.subject for each in stage.decided] == ["gift", "lend", "renew", "launch"]
     assert stage.decided[-1] == Decision(SCOPE, "library", ItemKey(stage.decided[-1].key.subject))
 
 

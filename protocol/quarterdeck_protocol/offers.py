@@ -13,7 +13,7 @@ from .mcp.client.paging import METHODS, noun
 from .mcp.tasks import TaskSupport
 from .names import QUALIFIER
 from .questions import Answerer
-from .tools import ANONYMOUS, Client, Deliver, PendingCall, Report
+from .tools import ANONYMOUS, CallTrace, Client, Deliver, PendingCall, Report
 
 
 class Listing(StrEnum):
@@ -79,6 +79,7 @@ class RawRequest(Struct, frozen=True):
     log_level: str = ""
     progress_token: bytes = b""
     is_modern: bool = False
+    trace: CallTrace | None = None
 
 
 LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")

@@ -244,6 +244,23 @@ class WatchableToolBox(ToolBox, Protocol):
         """Call `callback` after each change; returns what unregisters it."""
 
 
+class CallTrace(Protocol):
+    """The trace of a client's request, of which a call at a server is a part."""
+
+    def sent(self, meta: bytes) -> bytes:
+        """Begin the part at a server; return the `_meta` that tells the server of it."""
+
+    def left(
+        self, server: str, asked_at: float, turn_at: float | None, began: float | None, end: "CallEnd | None"
+    ) -> None:
+        """End the part at a server: when it was asked for, when it had its turn (None if it waited for no start), and
+        when it was sent (None if it never was), all monotonic.
+        """
+
+    def ended(self, end: "CallEnd | None") -> None:
+        """End the request; None if the client gave it up."""
+
+
 class RawCall(Struct, frozen=True):
     """A call of a server's tool, JSON bytes in and JSON bytes out; a struct costs a fifth of a dataclass.
 
@@ -259,6 +276,7 @@ class RawCall(Struct, frozen=True):
         task: the task that a caller of 2025-11-25 wants for a result, as JSON; empty for none.
         answers: `inputResponses` and `requestState` of a call made again, one JSON object.
         progress_token: the caller's, as JSON, which may outlive a call that becomes a task; empty for none.
+        trace: None where nobody traces it.
     """
 
     tool: str
@@ -273,6 +291,7 @@ class RawCall(Struct, frozen=True):
     task: bytes = b""
     answers: bytes = b""
     progress_token: bytes = b""
+    trace: CallTrace | None = None
 
 
 CallEnd = WireResult | ProtocolFault

@@ -241,6 +241,7 @@ async def open_quarterdeck(
             programs=programs,
             write_calls=calls.flush,
             tell_session=tell_session,
+            bus=bus,
         )
         stack.push_async_callback(carried_through, product.logins.close)
         if product.decks is not None:

@@ -13,6 +13,7 @@ from time import monotonic
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
+from quarterdeck.common.events import Bus
 from quarterdeck.common.imports import imported
 from quarterdeck.common.run_options import of_run
 from quarterdeck.common.shielding import carried_through
@@ -107,12 +108,14 @@ class Product:
         warm_up: Callable[[], None] = lambda: None,
         write_calls: Callable[[], Awaitable[None]] = _write_nothing,
         tell_session: Callable[[str, float], None] = lambda *_: None,
+        bus: Bus | None = None,
     ) -> None:
         self._clients_secrets: set[str] = set()
         self.on_withheld: Callable[[Collection[str]], None] = lambda _: None
         self._take(settings)
         self._note = note
         self._tell_session = tell_session
+        self._bus = bus
         self._opened_at: dict[str, float] = {}
         self._warm_up = warm_up
         self._common = common or CommonRecord()
@@ -306,6 +309,8 @@ class Product:
             on_revoked=self.sessions.end_user,
             programs=self.programs,
             note=partial(self._note, "", ""),
+            bus=self._bus,
+            redact=self.redact,
         )
 
     def _begin_session(self, client: str) -> None:

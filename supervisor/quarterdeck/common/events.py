@@ -6,10 +6,15 @@ Nothing waits for a listener; one that is too slow loses its oldest events, and 
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from time import time
-from typing import Final, Protocol, Self
+from typing import TYPE_CHECKING, Final, Protocol, Self
 
 from msgspec import Struct, field
+
+if TYPE_CHECKING:
+    from quarterdeck_protocol.mcp.server.requests import Request
+    from quarterdeck_protocol.tools import CallTrace, Client
 
 BOUND: Final = 1024
 """Default number of events that wait for one listener."""
@@ -111,14 +116,23 @@ class DirectWay(Struct, frozen=True, gc=False):
 Event = CallEnded | ServerChanged | TrustChanged | SessionEnded
 
 
+class Tracer(Protocol):
+    """Follows clients' requests."""
+
+    def begin(self, request: "Request", client: "Client", redact: Callable[[str], str]) -> "CallTrace | None":
+        """Begin the trace of a request; None for one that is not followed."""
+
+
 class Bus:
     """Hand events to subscriptions, on the event loop.
 
     Attributes:
         is_heard: whether there is a subscription; without one, make no event.
+        tracer: follows single requests; None where nobody does.
     """
 
     def __init__(self) -> None:
+        self.tracer: Tracer | None = None
         self.is_heard = False
         self._subscriptions: set[Subscription] = set()
 

@@ -146,6 +146,7 @@ class Caller(msgspec.Struct, frozen=True):
                 request.task,
                 answers,
                 request.progress_token,
+                request.trace,
             )
             begin = partial(content.box.begin, call)
         elif content.offers is not None:
@@ -159,6 +160,7 @@ class Caller(msgspec.Struct, frozen=True):
                 answerer=answerer,
                 log_level=request.log_level,
                 is_modern=is_modern,
+                trace=request.trace,
             )
             begin = partial(content.offers.begin, other)
         else:

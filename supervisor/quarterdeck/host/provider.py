@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 import anyio
 import msgspec
 
+from quarterdeck.common.events import Bus
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault
 from quarterdeck_protocol.offers import OfferSource
 from quarterdeck_protocol.tools import Client, ToolBox, as_source
@@ -155,6 +156,8 @@ def create_provider_host(
     on_revoked: Callable[[str], None] = lambda _: None,
     programs: ProgramNames | None = None,
     note: NoteNative = lambda *_: None,
+    bus: Bus | None = None,
+    redact: Callable[[str], str] = str,
 ) -> ProviderHostImpl:
     """A provider host over `box`.
 
@@ -174,6 +177,8 @@ def create_provider_host(
         on_revoked: told the user of a token that opens nothing any more.
         programs: keeps the names by which clients introduce themselves.
         note: takes the ends of native tools' calls.
+        bus: has the tracer, where requests are traced; None for nowhere.
+        redact: takes secrets out of a text.
     """
     info = info or ProviderHostInfo()
     return ProviderHostImpl(
@@ -193,6 +198,8 @@ def create_provider_host(
             on_ended=on_ended,
             on_revoked=on_revoked,
             note=note,
+            bus=bus or Bus(),
+            redact=redact,
             programs=programs if programs is not None else ProgramNames(),
         )
     )

@@ -161,6 +161,8 @@ class ServerCall(Struct, eq=False):
         self.began, due = monotonic(), self.request
         if due.timeout_s is not None:
             due = replace(due, timeout_s=self.left_s)
+        if due.trace is not None:
+            due = replace(due, meta=due.trace.sent(due.meta))
         if due.answerer is not None:
             due = replace(due, answerer=self._server.judged(due.answerer))
         if isinstance(due, RawCall):
@@ -206,6 +208,8 @@ class ServerCall(Struct, eq=False):
         """Give its place away, and note how it ended; None where it was given up."""
         now = monotonic()
         self.queue.leave(self, now if isinstance(end, WireResult) else None)
+        if (trace := self.request.trace) is not None:
+            trace.left(self._server.config.id, self.asked_at, self.turn_at, self.began, end)
         if self.began is not None:
             self._server.note(self.noted, now - self.began, end, self.request.client, self)
             self.began = None

@@ -5,11 +5,13 @@ What a face needs is imported when it is first used.
 
 import asyncio
 import logging
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from quarterdeck.common.events import Bus
 from quarterdeck.common.imports import imported
 from quarterdeck.common.shielding import cancelled
+from quarterdeck.config.load.own_keys import TelemetryKey
 from quarterdeck.host.http.options import HttpOptions, listen, split_address
 from quarterdeck_protocol.faults import ProtocolFault
 
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     import socket
 
     from .metrics import Decks, Metrics
+    from .otlp import Otlp
 
 PORT: Final = 9464
 """Where exporters for Prometheus listen by OpenTelemetry's specification."""
@@ -36,6 +39,10 @@ def listen_for_scrapes(address: str) -> "tuple[socket.socket, HttpOptions]":
     return listen(options), options
 
 
+NOWHERE: Final = "none"
+"""As `OTEL_TRACES_EXPORTER` for nowhere: unlike with other programs, ours without it."""
+
+
 class Telemetry:
     """The faces of one process.
 
@@ -50,6 +57,30 @@ class Telemetry:
         self._decks = decks
         self._metrics: Metrics | None = None
         self._serving: asyncio.Task[None] | None = None
+        self._otlp: Otlp | None = None
+
+    async def send(self, told: TelemetryKey, environ: Mapping[str, str]) -> None:
+        """Send traces and metrics by OTLP, if the user's file or OpenTelemetry's variables say so."""
+        asked = {
+            signal: bool(told.otlp) or "otlp" in environ.get(f"OTEL_{signal}_EXPORTER", NOWHERE).split(",")
+            for signal in ("TRACES", "METRICS")
+        }
+        if not any(asked.values()) or environ.get("OTEL_SDK_DISABLED", "").lower() == "true":
+            return
+        try:
+            await imported("quarterdeck.telemetry.otlp")
+        except ImportError as error:
+            _log.error("no OTLP: %s: install quarterdeck[otel]", error)
+            return
+        from .otlp import Otlp
+
+        metrics = await self._counting() if asked["METRICS"] else None
+        if metrics is not None:
+            metrics.begin()
+        collect = metrics.collect if metrics is not None else None
+        self._otlp = Otlp(collect, told.otlp, traces=asked["TRACES"], content=told.content)
+        self._bus.tracer = self._otlp.tracer
+        _log.info("traces and metrics go to %s by OTLP", told.otlp or "where the environment says")
 
     async def scrape(self) -> bytes:
         """Return all metrics as text for Prometheus; counting begins with the first call."""
@@ -89,6 +120,9 @@ class Telemetry:
     async def close(self) -> None:
         """Show nothing any more.  Repeatable."""
         await self._stop()
+        self._bus.tracer = None
+        if self._otlp is not None:
+            await self._otlp.close()
         if self._metrics is not None:
             await self._metrics.close()
 

@@ -168,6 +168,39 @@ def test_its_deadline_counts_from_when_it_was_asked_for(monkeypatch: pytest.Monk
     assert [begun.timeout_s for _, begun, _ in endpoint.begun] == [35.0, 35.0]
 
 
+class Followed:
+    """A trace that a test looks at."""
+
+    def __init__(self) -> None:
+        self.steps: list[object] = []
+
+    def sent(self, meta: bytes) -> bytes:
+        self.steps.append(meta)
+        return b'{"traceparent":"00-1"}'
+
+    def left(self, *told: object) -> None:
+        self.steps.append(told)
+
+    def ended(self, _: CallEnd | None) -> None:
+        raise AssertionError
+
+
+def test_a_trace_goes_with_its_call_and_hears_of_each_end_at_a_server() -> None:
+    """A server's spans would belong to no trace; or a call that was never sent be missing in its trace."""
+    endpoint, trace, server = PlayedEndpoint(), Followed(), PlayedServer()
+    call = call_of(server, trace=trace, meta=b'{"own":1}')
+    call.begin_on(endpoint)  # type: ignore[arg-type]
+    assert endpoint.begun[0][1].meta == b'{"traceparent":"00-1"}'
+    call.settle(DONE)
+    [meta, (server_id, asked_at, turn_at, began, end)] = trace.steps
+    assert (meta, server_id, asked_at, turn_at, end) == (b'{"own":1}', "fs", ASKED_AT, None, DONE)
+    assert isinstance(began, float)
+    trace.steps.clear()
+    request_of(server, trace=trace).settle(ProtocolFault.not_sent(FaultKind.TIMEOUT, "late", "busy"))
+    [(_, _, _, began, _)] = trace.steps
+    assert began is None
+
+
 def test_a_call_without_a_deadline_goes_as_it_is() -> None:
     """Each would be copied for nothing."""
     endpoint, call = PlayedEndpoint(), call_of(PlayedServer())

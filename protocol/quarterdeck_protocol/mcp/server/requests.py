@@ -20,7 +20,7 @@ from quarterdeck_protocol.mcp.jsonrpc import (
     Key,
 )
 from quarterdeck_protocol.mcp.tasks import METHODS
-from quarterdeck_protocol.tools import ProgressNote
+from quarterdeck_protocol.tools import CallTrace, ProgressNote
 
 from .methods import DECODERS, IN_ERA, MODERN_VERSION, TOOL_METHODS, UNSUPPORTED_VERSION, Abilities
 
@@ -106,6 +106,7 @@ class Request(msgspec.Struct):
         task: of a call of 2025-11-25 that is to be a task, what it says of it, as JSON; empty for an ordinary call.
         line: it as it came, where a carrier keeps that.
         work: whatever carries it out, for its owner.
+        trace: None where nobody traces it.
     """
 
     key: Key
@@ -125,6 +126,7 @@ class Request(msgspec.Struct):
     task: bytes = b""
     line: bytes = b""
     work: Any = None
+    trace: CallTrace | None = None
     older: "Request | None" = None
     """One that is under way under the same id."""
 

@@ -266,6 +266,7 @@ async def _listen_first(server: DoorServer, http: HttpListening, telemetry: Tele
         own, told = await asyncio.to_thread(own_wishes)
     except ConfigFileError as error:
         own = RefusalError(ExitCode.USAGE, str(error), "correct that file: quarterdeck config check says more")
+    await telemetry.send(told, os.environ)
     if told.metrics:
         await telemetry.listen(told.metrics)
     wish = kept.wish if kept is not None else own

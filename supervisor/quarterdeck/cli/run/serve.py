@@ -22,7 +22,6 @@ from quarterdeck.cli.parameters import Argument, Combined, Option
 from quarterdeck.cli.process import DRAIN_VARIABLE, MAX_DRAIN_S, closed_streams, collect_rarely, seconds_in
 from quarterdeck.cli.process import run as run_work
 from quarterdeck.cli.source import Served, start_product
-from quarterdeck.common.events import Bus
 from quarterdeck.common.tool_names import DEFAULT_LIMIT
 from quarterdeck.common.working_directory import working_directory
 from quarterdeck.daemon.messages import CommandRequest, ServeRequest
@@ -53,6 +52,9 @@ _ALONE: Final = (
 _READ_ONLY: Final = (
     "the ledger is only read: what is found is not recorded, and what is decided from now on counts at the next start"
 )
+
+_EXPORTERS: Final = {"OTEL_TRACES_EXPORTER", "OTEL_METRICS_EXPORTER"}
+"""Variables that may have traces and metrics sent."""
 
 _COME_BACK: Final = "from quarterdeck.cli import main; main()"
 
@@ -277,7 +279,9 @@ async def _serve(
     """Serve until the client leaves."""
     from time import monotonic
 
+    from quarterdeck.common.events import Bus
     from quarterdeck.common.imports import imported
+    from quarterdeck.config.load.own_keys import NO_TELEMETRY
     from quarterdeck.config.places.paths import UnsafePathError
     from quarterdeck_protocol.faults import ProtocolFault
     from quarterdeck_protocol.tools import ANONYMOUS
@@ -298,11 +302,12 @@ async def _serve(
                 await stack.enter_async_context(open_control(product))
             read = partial(read_request, request, os.environ)
             await stack.enter_async_context(following(product, read, withhold))
-            if is_http or face.metrics:
+            if is_http or face.metrics or not os.environ.keys().isdisjoint(_EXPORTERS):
                 from quarterdeck.telemetry.faces import Telemetry
 
                 telemetry = Telemetry(bus, lambda: [("", "", product)])
                 stack.push_async_callback(telemetry.close)
+                await telemetry.send(NO_TELEMETRY, os.environ)
                 if face.metrics:
                     await telemetry.listen(face.metrics)
                     if telemetry.problem:

@@ -40,6 +40,7 @@ from quarterdeck_protocol.mcp.server.methods import (
 )
 from quarterdeck_protocol.mcp.server.requests import ClientInfo, Refused, Request, nothing_to_check, unsupported
 from quarterdeck_protocol.mcp.server.session import Answer, Cancelled, ServerSession
+from quarterdeck_protocol.mcp.trace_context import with_headers
 from quarterdeck_protocol.tools import CancelToken, Client
 
 from .admission import Admitted, HttpAnswer
@@ -308,6 +309,8 @@ class HttpHost:
                 error: dict[str, object] = {"code": refused.code, "message": str(refused)}
                 exchange.answer(event, core.refuse(event, error), refused.code)
             else:
+                if self._content.bus.tracer is not None:
+                    event.meta = with_headers(event.meta, exchange.fields)
                 session.serve(event, exchange)
         elif isinstance(event, Answer):
             exchange.send(event.parts, HTTP_STATUS.get(event.code, OK) if headers is not None else OK)

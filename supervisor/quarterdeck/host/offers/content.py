@@ -6,7 +6,7 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from quarterdeck.common.events import CallWay
+from quarterdeck.common.events import Bus, CallWay
 from quarterdeck.host.asks.parked import Parking
 from quarterdeck.host.budget.cutting import chars_within
 from quarterdeck.host.budget.kept_results import KeptResults
@@ -51,6 +51,8 @@ class Content:
         logs: the requests that asked for log lines.
         parking: the calls of clients of 2026-07-28 that wait for an answer to what a server asked.
         programs: the names by which clients introduce themselves.
+        bus: has the tracer, where requests are traced.
+        redact: takes secrets out of a text.
         note: takes the end of each call of a native tool: its name, seconds, end, client and way.
         has_settled: whether `settled` has been awaited.
         catalog: the tools as they are shown.
@@ -68,6 +70,8 @@ class Content:
     on_ended: Callable[[str], None] = lambda _: None
     on_revoked: Callable[[str], None] = lambda _: None
     programs: ProgramNames = field(default_factory=ProgramNames)
+    bus: Bus = field(default_factory=Bus)
+    redact: Callable[[str], str] = str
     note: NoteNative = lambda *_: None
     offers: OfferSource | None = None
     groups: LiveGroups = field(default_factory=lambda: LiveGroups({}))

@@ -139,6 +139,8 @@ class OwnedWork(Work):
         """Begin it; the request knows its work from now on."""
         request, caller = self.request, self.caller
         request.work = self
+        if (tracer := caller.content.bus.tracer) is not None:
+            request.trace = tracer.begin(request, caller.client, caller.content.redact)
         if request.progress_token:
             request.on_progress = self._pass_on
         try:
@@ -152,6 +154,8 @@ class OwnedWork(Work):
     def _stop(self, reason: str) -> Delivery:
         running = self.running
         self._over()
+        if self.request.trace is not None:
+            self.request.trace.ended(None)
         return running.cancel(reason) if running is not None else Delivery.NOT_SENT
 
     def _settle(self, end: CallEnd) -> None:
@@ -162,6 +166,8 @@ class OwnedWork(Work):
         """
         request, client = self.request, self.caller.client
         self.running = request.on_progress = None
+        if request.trace is not None:
+            request.trace.ended(end)
         if self.close_log is not None:
             self._over()
         if not isinstance(end, WireResult):

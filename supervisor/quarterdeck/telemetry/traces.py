@@ -1,0 +1,244 @@
+"""Follow clients' requests as traces: what is noted while a request is under way is little, and made into spans later.
+
+Names and attributes are those of OpenTelemetry's conventions for MCP, see `tally`.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterable
+from random import getrandbits
+from time import monotonic, time_ns
+from typing import Final, Protocol
+
+from msgspec import Struct
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, TraceFlags, TraceState
+
+from quarterdeck_protocol.faults import ProtocolFault
+from quarterdeck_protocol.mcp.server.requests import Request
+from quarterdeck_protocol.mcp.trace_context import Parent, parent_of, with_parent
+from quarterdeck_protocol.tools import CallEnd, Client, WireResult
+
+from .tally import CONVENTIONS, clean
+
+MAX_RATE: Final = 50
+"""Traces a second, and at once: each costs as much as a call, so a flood of calls must not be one of traces."""
+
+MAX_WAITING: Final = 500
+"""Traces that wait to be made into spans; above that the oldest is dropped."""
+
+AFTER_S: Final = 0.2
+"""Seconds until then: the calls that wait are carried out first."""
+
+AT_ONCE: Final = 5
+"""Traces that are made into spans at a turn of the loop."""
+
+MAX_CONTENT_BYTES: Final = 64 * 1024
+"""Of arguments or a result that secrets are taken out of."""
+
+MAX_CONTENT_CHARS: Final = 4096
+"""Of that in a span."""
+
+_SAMPLED: Final = TraceFlags(TraceFlags.SAMPLED)
+
+
+class TakesSpans(Protocol):
+    """Sends spans on, as the SDK's batch processor does."""
+
+    def on_end(self, span: ReadableSpan) -> None:
+        """Take a span that has ended; never blocks."""
+
+
+class _Part(Struct):
+    """What happened at one server."""
+
+    server: str
+    asked_at: float
+    turn_at: float | None
+    began: float | None
+    ended: float
+    span_id: int
+    error: str
+
+
+class Trace:
+    """See `CallTrace`; `ended_at` is monotonic."""
+
+    __slots__ = ("began", "client", "ended_at", "error", "parent", "parts", "redact", "request", "result", "tracer")
+
+    def __init__(
+        self, tracer: "RequestTracer", request: Request, client: Client, parent: Parent, redact: Callable[[str], str]
+    ) -> None:
+        self.tracer = tracer
+        self.request = request
+        self.client = client
+        self.parent = parent
+        self.redact = redact
+        self.began = self.ended_at = monotonic()
+        self.error, self.result = "", b""
+        self.parts: list[_Part] = []
+
+    def sent(self, meta: bytes) -> bytes:
+        """See `CallTrace`."""
+        self.parts.append(_Part("", 0.0, None, None, 0.0, _new_id(), ""))
+        return with_parent(meta, self.parent.trace_id, self.parts[-1].span_id)
+
+    def left(
+        self, server: str, asked_at: float, turn_at: float | None, began: float | None, end: CallEnd | None
+    ) -> None:
+        """See `CallTrace`."""
+        if began is None or not self.parts:
+            self.parts.append(_Part("", 0.0, None, None, 0.0, 0, ""))
+        part = self.parts[-1]
+        part.server, part.asked_at, part.turn_at, part.began = server, asked_at, turn_at, began
+        part.ended, part.error = monotonic(), _error_of(end)
+
+    def ended(self, end: CallEnd | None) -> None:
+        """See `CallTrace`."""
+        self.error, self.ended_at = _error_of(end), monotonic()
+        if self.tracer.shows_content and isinstance(end, WireResult):
+            self.result = end.body[:MAX_CONTENT_BYTES]
+        self.tracer.put(self)
+
+
+class RequestTracer:
+    """See `Tracer`; `content` is whether spans hold arguments and results."""
+
+    def __init__(self, spans: TakesSpans, resource: Resource, version: str, *, content: bool) -> None:
+        self.dropped = 0
+        self._spans = spans
+        self._resource = resource
+        self._scope = InstrumentationScope("quarterdeck", version, CONVENTIONS)
+        self.shows_content: Final = content
+        self._left = float(MAX_RATE)
+        self._filled_at = monotonic()
+        self._ended: deque[Trace] = deque()
+        self._handle: asyncio.Handle | None = None
+        self._epoch_ns = time_ns() - int(monotonic() * 1e9)
+
+    def begin(self, request: Request, client: Client, redact: Callable[[str], str]) -> Trace | None:
+        """See `Tracer`."""
+        now = monotonic()
+        self._left = min(MAX_RATE, self._left + (now - self._filled_at) * MAX_RATE)
+        self._filled_at = now
+        if self._left < 1:
+            return None
+        above = parent_of(request.meta)
+        if above is not None and not above.is_sampled:
+            return None
+        self._left -= 1
+        # Its own span is its parent's part, and the parent of all that follows.
+        trace_id = above.trace_id if above is not None else getrandbits(128) or 1
+        return Trace(self, request, client, Parent(trace_id, _new_id(), is_sampled=True), redact)
+
+    def put(self, trace: Trace) -> None:
+        """Make a trace that has ended into spans, soon."""
+        if len(self._ended) >= MAX_WAITING:
+            self._ended.popleft()
+            self.dropped += 1
+        self._ended.append(trace)
+        if self._handle is None:
+            self._handle = asyncio.get_running_loop().call_later(AFTER_S, self._flush)
+
+    def close(self) -> None:
+        """Make what waits into spans, and stop."""
+        if self._handle is not None:
+            self._handle.cancel()
+        while self._ended:
+            self._flush()
+            if self._handle is not None:
+                self._handle.cancel()
+
+    def _flush(self) -> None:
+        self._handle = None
+        for _ in range(min(AT_ONCE, len(self._ended))):
+            for span in self._spans_of(self._ended.popleft()):
+                self._spans.on_end(span)
+        if self._ended:
+            self._handle = asyncio.get_running_loop().call_soon(self._flush)
+
+    def _spans_of(self, trace: Trace) -> Iterable[ReadableSpan]:
+        request, client = trace.request, trace.client
+        method, name, above = request.method, clean(request.name), parent_of(request.meta)
+        title = f"{method} {name}" if name else method
+        call: dict[str, str] = {"mcp.method.name": method}
+        if name:
+            call |= {"gen_ai.tool.name": name, "gen_ai.operation.name": "execute_tool"}
+        own = trace.parent.span_id
+        said = call | {
+            "mcp.protocol.version": request.version,
+            "jsonrpc.request.id": clean(str(request.key)),
+            "network.transport": "pipe" if client.is_local else "tcp",
+        }
+        if client.name:
+            said["quarterdeck.client"] = client.name
+        if self.shows_content and name:
+            said["gen_ai.tool.call.arguments"] = _shown(trace, request.arguments[:MAX_CONTENT_BYTES])
+            said["gen_ai.tool.call.result"] = _shown(trace, trace.result)
+        times = trace.began, trace.ended_at
+        yield self._span(
+            trace, title, own, above.span_id if above is not None else None, SpanKind.SERVER, times, said, trace.error
+        )
+        for part in trace.parts:
+            of = {"quarterdeck.server": part.server}
+            sent_at = part.began if part.began is not None else part.ended
+            turn_at = part.turn_at if part.turn_at is not None else sent_at
+            inner = SpanKind.INTERNAL
+            yield self._span(trace, "queue", _new_id(), own, inner, (part.asked_at, turn_at), of)
+            if part.turn_at is not None:
+                yield self._span(trace, "wake", _new_id(), own, inner, (turn_at, sent_at), of)
+            if part.began is not None:
+                worker = _new_id()
+                yield self._span(trace, "worker", worker, own, inner, (sent_at, part.ended), of)
+                sent = call | of
+                yield self._span(
+                    trace, title, part.span_id, worker, SpanKind.CLIENT, (sent_at, trace.ended_at), sent, part.error
+                )
+
+    def _span(
+        self,
+        trace: Trace,
+        name: str,
+        span_id: int,
+        parent: int | None,
+        kind: SpanKind,
+        times: tuple[float, float],
+        attributes: dict[str, str],
+        error: str = "",
+    ) -> ReadableSpan:
+        def context(of: int) -> SpanContext:
+            return SpanContext(trace.parent.trace_id, of, False, _SAMPLED, TraceState())  # noqa: FBT003 - positional
+
+        if error:
+            attributes = {**attributes, "error.type": error}
+        began, ended = sorted(times)
+        return ReadableSpan(
+            name,
+            context(span_id),
+            context(parent) if parent is not None else None,
+            self._resource,
+            attributes,
+            kind=kind,
+            status=Status(StatusCode.ERROR) if error else Status(StatusCode.UNSET),
+            start_time=self._epoch_ns + int(began * 1e9),
+            end_time=self._epoch_ns + int(ended * 1e9),
+            instrumentation_scope=self._scope,
+        )
+
+
+def _shown(trace: Trace, body: bytes) -> str:
+    return trace.redact(body.decode("utf-8", "replace"))[:MAX_CONTENT_CHARS]
+
+
+def _new_id() -> int:
+    return getrandbits(64) or 1
+
+
+def _error_of(end: CallEnd | None) -> str:
+    if end is None:
+        return "cancelled"
+    if isinstance(end, ProtocolFault):
+        return end.code or str(end.kind)
+    return "tool_error" if end.is_error else ""

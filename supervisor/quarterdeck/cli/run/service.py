@@ -57,7 +57,7 @@ SYSTEMD_S: Final = 90.0
 
 PROBE_S: Final = 5.0
 
-KEPT_VARIABLES: Final = ("PATH", "XDG_CONFIG_HOME", "XDG_DATA_HOME")
+KEPT_VARIABLES: Final = ("PATH", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "QUARTERDECK_DATA_DIR")
 """Variables that locate programs and configuration, and that no login sets for services."""
 
 _NO_MANAGER: Final = "start the daemon by hand with quarterdeck up, or let the first client start it"

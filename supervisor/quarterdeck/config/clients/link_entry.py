@@ -37,7 +37,7 @@ CONTEXT: Final = 2
 MAX_LINE: Final = 400
 """A file with a longer line was not laid out for people, and is shown as if it were."""
 
-KEPT_VARIABLES: Final = ("QUARTERDECK_STATE_DIR", "QUARTERDECK_RUNTIME_DIR")
+KEPT_VARIABLES: Final = ("QUARTERDECK_STATE_DIR", "QUARTERDECK_DATA_DIR", "QUARTERDECK_RUNTIME_DIR")
 """Variables that locate our files; they go into the entry, since a desktop client lacks a terminal's environment."""
 
 _CACHES: Final = (".cache/uv/", "/uv/archive-", "/pipx/.cache/")

@@ -144,17 +144,23 @@ def test_a_program_in_a_cache_is_told() -> None:
 
 def test_our_directories_go_along() -> None:
     """The serve of the client would keep its state elsewhere than the commands look."""
-    environ = {"QUARTERDECK_STATE_DIR": "/s", "QUARTERDECK_LOG_LEVEL": "debug", "TOKEN": "x"}
+    environ = {
+        "QUARTERDECK_STATE_DIR": "/s",
+        "QUARTERDECK_DATA_DIR": "/d",
+        "QUARTERDECK_LOG_LEVEL": "debug",
+        "TOKEN": "x",
+    }
     entry = make_entry(ClientLocation(DESKTOP, Path("f"), ()), HERE, ["/py", "-m", "quarterdeck.cli"], [], environ)
     assert entry == {
         "command": "/py",
         "args": ["-m", "quarterdeck.cli", "serve"],
-        "env": {"QUARTERDECK_STATE_DIR": "/s"},
+        "env": {"QUARTERDECK_STATE_DIR": "/s", "QUARTERDECK_DATA_DIR": "/d"},
     }
+    kept = ("QUARTERDECK_STATE_DIR=/s", "QUARTERDECK_DATA_DIR=/d")
     across = make_entry(ClientLocation(DESKTOP, Path("f"), (), is_across=True), HERE, ["/q"], [], environ)
     assert across == {
         "command": "wsl.exe",
-        "args": ["--distribution", "Ubuntu", "--exec", "env", "QUARTERDECK_STATE_DIR=/s", "/q", "serve"],
+        "args": ["--distribution", "Ubuntu", "--exec", "env", *kept, "/q", "serve"],
     }
 
 

@@ -5,6 +5,7 @@ slower try of the network helper.  Neither raises for a broken machine: the fact
 """
 
 import os
+import re
 import shutil
 import sys
 from collections.abc import Iterable, Mapping
@@ -42,6 +43,7 @@ SYSCTLS: Final = (
 
 TUN_DEVICE: Final = "/dev/net/tun"  # network helpers open it, in the sandbox's network, as their user
 _MARKERS: Final = (("/.dockerenv", "docker"), ("/run/.containerenv", "podman"))
+_GROUPS: Final = (("kubepods", "kubernetes"), ("libpod", "podman"), ("docker", "docker"), ("containerd", "containerd"))
 _SCRIPT: Final = 'cd "$0" && echo x >open && echo x >inner/closed; mv inner moved'
 NEEDED: Final = {"CAP_CHOWN": 0, "CAP_KILL": 5, "CAP_SETGID": 6, "CAP_SETUID": 7}
 
@@ -81,7 +83,9 @@ def probe_machine(*, uid: int | None = None) -> Machine:
         slirp4netns="" if reason else slirp4netns,
         uplink_why=reason,
         sysctls=_sysctls(SYSCTLS),
-        container=container_kind(os.environ, names.release, [path for path, _ in _MARKERS if os.path.exists(path)]),
+        container=container_kind(
+            os.environ, names.release, [path for path, _ in _MARKERS if os.path.exists(path)], _own_groups()
+        ),
     )
 
 
@@ -103,8 +107,10 @@ def probe_more(machine: Machine) -> Machine:
     return replace(machine, pasta="", slirp4netns="", uplink_why="; ".join(reasons))
 
 
-def container_kind(environ: Mapping[str, str], release: str, markers: Iterable[str]) -> str:
-    """Guess the container's kind for people, also by the existing marker files; empty for none."""
+def container_kind(environ: Mapping[str, str], release: str, markers: Iterable[str], groups: str = "") -> str:
+    """Guess the container's kind for people, also by the existing marker files, and the text of `/proc/self/cgroup`;
+    empty for none.
+    """
     found = dict(_MARKERS)
     if kind := next((found[marker] for marker in markers), ""):
         return f"kubernetes ({kind})" if "KUBERNETES_SERVICE_HOST" in environ else kind
@@ -112,7 +118,18 @@ def container_kind(environ: Mapping[str, str], release: str, markers: Iterable[s
         return "kubernetes"
     if "container" in environ:
         return environ["container"]
+    for name, kind in _GROUPS:
+        # Before the container's id; docker.service may have started us on the host.
+        if re.search(rf"{name}.*[0-9a-f]{{32}}", groups):
+            return kind
     return "wsl" if "microsoft" in release.lower() else ""
+
+
+def _own_groups() -> str:
+    try:
+        return Path("/proc/self/cgroup").read_text()
+    except OSError:
+        return ""
 
 
 def _tun_reason(uid: int) -> str:

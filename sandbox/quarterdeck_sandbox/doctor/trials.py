@@ -20,6 +20,7 @@ from quarterdeck_sandbox.hostile_files import temporary_folder
 from quarterdeck_sandbox.policy.machine import CONTROLLERS, Bubblewrap, Cgroups
 from quarterdeck_sandbox.policy.mounts import is_within
 from quarterdeck_sandbox.policy.seccomp import ARCHITECTURES, Filter, compile_filter
+from quarterdeck_sandbox.policy.tiers import HOSTNAME
 from quarterdeck_sandbox.program.launch import DEFAULT_PATH
 from quarterdeck_sandbox.run.cgroup import Cgroup
 from quarterdeck_sandbox.run.packaged_bwrap import NOT_PACKAGED, WHEEL, PackagedBwrap
@@ -30,7 +31,10 @@ DEADLINE_S: Final = 5.0
 
 TOLD_CHARS: Final = 300  # of a program's complaint
 _LIMITS: Final = LimitValues(memory_bytes=64 << 20, processes=64, cpu_share=0.5)  # harmless: no process ever joins
-_NAMESPACES: Final = ("--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try")
+_NAMESPACES: Final = (
+    *("--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"),
+    *("--hostname", HOSTNAME),  # which podman's default filter refuses, beside namespaces that it allows
+)
 _MANNERS: Final = ("--clearenv", "--cap-drop", "ALL")
 
 _KNOWS_MANNERS: Final = ("--die-with-parent", "--version")

@@ -242,7 +242,12 @@ APPARMOR_OF_THE_WHEEL: Final = (
 DOCKER: Final = (
     "docker run --security-opt seccomp=unconfined --security-opt apparmor=unconfined "
     "--security-opt systempaths=unconfined{more} …   "
-    "(podman alike; the default profiles deny namespaces, and a fresh /proc)"
+    "(the default profiles deny namespaces, and a fresh /proc)"
+)
+
+PODMAN: Final = (
+    "podman run --security-opt seccomp=unconfined --security-opt unmask=ALL{more} …   "
+    "(the default profile denies a host name of one's own, and parts of /proc are hidden)"
 )
 
 KUBERNETES: Final = (
@@ -291,7 +296,7 @@ def seccomp_remedy(machine: Machine) -> str:
 def cgroups_remedy(machine: Machine) -> str:
     """Return the remedy where the kernel cannot keep the limits of a whole tree."""
     if machine.container not in ("", "wsl"):
-        return "mount the control groups writable (podman run --cgroups=split; docker run --privileged)"
+        return _container_groups(machine)
     return "systemd-run --user --scope quarterdeck serve …   (where systemd keeps your session; else as root)"
 
 
@@ -306,7 +311,7 @@ def internet_remedy(machine: Machine) -> str:
         return remedy
     if machine.uplink_why.startswith("/dev/net/tun"):
         if machine.container not in ("", "wsl"):
-            return "docker run --device /dev/net/tun …, and chmod 0666 /dev/net/tun"
+            return f"{_engine(machine)} run --device /dev/net/tun …, and on the host: chmod 0666 /dev/net/tun"
         return "as root: modprobe tun && chmod 0666 /dev/net/tun"
     if machine.uplink_why:
         return "install another helper: apt install passt slirp4netns"
@@ -317,4 +322,18 @@ def _container(machine: Machine) -> str:
     more = " --cap-add SYS_ADMIN" if machine.euid == 0 else ""
     if machine.container.startswith("kubernetes"):
         return KUBERNETES.format(more=", capabilities: {add: [SYS_ADMIN]}" if machine.euid == 0 else "")
-    return DOCKER.format(more=more)
+    return (PODMAN if machine.container == "podman" else DOCKER).format(more=more)
+
+
+def _container_groups(machine: Machine) -> str:
+    if machine.container.startswith("kubernetes"):
+        return "bound all servers together: resources: {limits: {memory: 4Gi, cpu: 2}} of their container"
+    if machine.euid != 0:  # an engine gives its groups to root alone
+        return f"bound all servers together: {_engine(machine)} run --memory 4g --pids-limit 2000 --cpus 2 …"
+    if machine.container == "podman":
+        return "podman run --security-opt unmask=/sys/fs/cgroup …   (control groups version 2)"
+    return "docker run --security-opt writable-cgroups=true …   (Docker 28 or later, control groups version 2)"
+
+
+def _engine(machine: Machine) -> str:
+    return "podman" if machine.container == "podman" else "docker"

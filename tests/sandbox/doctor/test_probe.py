@@ -186,6 +186,10 @@ def test_a_machine_is_found_out_once(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"KUBERNETES_SERVICE_HOST": "10.0.0.1"}, "6.12.0", [], "kubernetes"),
         ({"KUBERNETES_SERVICE_HOST": "10.0.0.1"}, "6.12.0", ["/.dockerenv"], "kubernetes (docker)"),
         ({"container": "lxc"}, "6.12.0", [], "lxc"),
+        ({}, "6.12.0", [f"0::/system.slice/docker-{'ab' * 32}.scope"], "docker"),
+        ({}, "6.12.0", [f"4:memory:/machine.slice/libpod-{'ab' * 32}.scope/container"], "podman"),
+        ({}, "6.12.0", [f"2:cpu:/kubepods/burstable/pod{'ab' * 16}/{'cd' * 32}"], "kubernetes"),
+        ({}, "6.12.0", ["0::/system.slice/docker.service", "0::/user.slice/user-1000.slice/session-2.scope"], ""),
         ({}, "5.15.167-Microsoft-standard-WSL2", [], "wsl"),
     ],
 )
@@ -193,7 +197,8 @@ def test_a_container_is_known_by_its_traces(
     environ: dict[str, str], kernel: str, markers: list[str], kind: str
 ) -> None:
     """The remedy for a container would be told to somebody who has none."""
-    assert container_kind(environ, kernel, markers) == kind
+    groups = "\n".join(each for each in markers if ":" in each)
+    assert container_kind(environ, kernel, [each for each in markers if ":" not in each], groups) == kind
 
 
 def test_a_device_that_is_closed_has_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:

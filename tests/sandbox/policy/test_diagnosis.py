@@ -147,6 +147,11 @@ INTERNET, MISSING, WEAKER = "internet without the host", LineState.MISSING, Line
         ),
         ({"cgroups": Cgroups()}, "control group: memory", WEAKER, "not writable", "systemd-run"),
         ({"cgroups": Cgroups(), "container": "podman"}, "control group: memory", WEAKER, "not writable", "podman"),
+        (
+            {"cgroups": Cgroups(), "container": "docker", "euid": 0},
+            *("control group: memory", WEAKER, "not writable", "writable-cgroups=true"),
+        ),
+        (failing("No", container="podman"), "bubblewrap", MISSING, "No", "--security-opt unmask=ALL"),
         (failing("Unknown option --perms"), "bubblewrap", MISSING, "--perms", "newer bubblewrap"),
         (
             failing("No", container="docker"),

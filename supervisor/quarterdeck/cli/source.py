@@ -315,6 +315,7 @@ async def start_product(
         start_zygote_early()
     # Only now: the zygote imports while we do.
     from quarterdeck.app import open_quarterdeck
+    from quarterdeck.config.load.file import ConfigFileError
     from quarterdeck.daemon.control.recording import hand_over
     from quarterdeck.daemon.control.server import open_control
     from quarterdeck.ledger.errors import LedgerError
@@ -330,6 +331,8 @@ async def start_product(
                 await stack.enter_async_context(open_control(product, is_found=False))
         except LeaseHeldError as error:
             raise _held_by_another(settings, error, http=http) from error
+        except ConfigFileError as error:
+            raise UsageError(str(error), "correct that file: quarterdeck config check says more") from error
         except LedgerError as error:
             raise ledger_error(error) from error
         except (UnsafePathError, OSError) as error:

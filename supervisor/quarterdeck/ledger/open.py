@@ -25,12 +25,14 @@ import msgspec
 from quarterdeck.common.events import Bus, CallEnded, CallWay
 from quarterdeck.common.file_changes import replace_file
 from quarterdeck.common.shielding import made_in_thread
+from quarterdeck.config.load.own_file import own_audit
+from quarterdeck.config.load.own_keys import AuditWish
 from quarterdeck.config.places.paths import UnsafePathError, ledger_dir, make_private_dir
 from quarterdeck.ledger.events.events import LedgerEvent, Stored, hash_of
 from quarterdeck.ledger.events.fold import Book
 from quarterdeck.ledger.store.database import audit_time
 from quarterdeck.ledger.store.lease import DAEMON, Holder, Lease, LeaseHeldError, read_holder, take_lease
-from quarterdeck.ledger.store.queries import CallRow
+from quarterdeck.ledger.store.queries import KEEP_LAST, CallRow, Retention
 from quarterdeck.ledger.store.reader import LedgerReader
 from quarterdeck.ledger.store.store import LedgerStore
 from quarterdeck_protocol.faults import Delivery, ProtocolFault
@@ -41,6 +43,12 @@ from .errors import LedgerError, LedgerWriteError, MissingLedgerError
 
 MAX_QUEUED: Final = 64
 """Requests that wait for the disk; further callers wait before they are accepted."""
+
+LOOK_S: Final = 3600.0
+"""Between two looks for calls that are too old."""
+
+MAX_CALL_BYTES: Final = 1024**3
+"""Of calls that are kept for days, if nobody says how much they may take."""
 
 KEY_NAME: Final = "key"
 KEY_BYTES: Final = 32
@@ -73,9 +81,12 @@ class LedgerWriter:
     Read `book`, the state of all events, on the loop, and do not change it.
     """
 
-    def __init__(self, store: LedgerStore, lease: Lease, thread: ThreadPoolExecutor) -> None:
+    def __init__(
+        self, store: LedgerStore, lease: Lease, thread: ThreadPoolExecutor, keep: Retention = KEEP_LAST
+    ) -> None:
         self.book: Final[Book] = store.book
         self.lease: Final = lease
+        self._keep = keep
         self._store = store
         self._thread = thread
         self._room = asyncio.Semaphore(MAX_QUEUED)
@@ -84,9 +95,12 @@ class LedgerWriter:
     @classmethod
     @asynccontextmanager
     async def open(
-        cls, directory: Path, lease: Lease, *, now: Callable[[], str] = audit_time
+        cls, directory: Path, lease: Lease, *, now: Callable[[], str] = audit_time, keep: Retention = KEEP_LAST
     ) -> "AsyncIterator[LedgerWriter]":
-        """Open the ledger in `directory`, whose lease the caller holds, for as long as the block takes."""
+        """Open the ledger in `directory`, whose lease the caller holds, for as long as the block takes.
+
+        `keep` says which calls are kept; those that grow too old are dropped now and then.
+        """
         with ThreadPoolExecutor(1, thread_name_prefix="ledger") as thread:
             opening = thread.submit(LedgerStore.open, directory, now=now)
             try:
@@ -95,10 +109,13 @@ class LedgerWriter:
             except asyncio.CancelledError:
                 opening.add_done_callback(_close_opened)
                 raise
-            writer = cls(store, lease, thread)
+            writer = cls(store, lease, thread, keep)
+            forgetting = asyncio.create_task(writer._forget_days(keep.days)) if keep.days is not None else None
             try:
                 yield writer
             finally:
+                if forgetting is not None:
+                    forgetting.cancel()
                 await writer.close()
 
     async def append(
@@ -126,7 +143,7 @@ class LedgerWriter:
 
     async def record_calls(self, calls: Sequence[CallRow]) -> None:
         """Record calls, outside the chain."""
-        await self._do(partial(self._store.record_calls, tuple(calls)))
+        await self._do(partial(self._store.record_calls, tuple(calls), self._keep))
 
     async def take(self, batch: Batch) -> None:
         """Record the batch of another process.  Raises `LedgerError` if it is not recorded."""
@@ -140,6 +157,14 @@ class LedgerWriter:
             self._is_closed = True
             with anyio.CancelScope(shield=True):
                 await asyncio.shield(asyncio.wrap_future(self._thread.submit(self._store.close)))
+
+    async def _forget_days(self, days: int) -> None:
+        while True:
+            try:
+                await self._do(partial(self._store.forget_days, days))
+            except LedgerError as error:
+                _log.warning("old calls were not deleted: %s", error)
+            await asyncio.sleep(LOOK_S)
 
     async def _do(self, work: Callable[[], T], took: Callable[[T], None] | None = None) -> T:
         await self._room.acquire()
@@ -230,7 +255,8 @@ async def open_recorder(
     """Open the recorder of the ledger below the directory `state`, for the process that `holder` describes.
 
     If another process still writes after `wait_s`, raise `LeaseHeldError` with `must_write`; else read, and give
-    records to `hand_over`, or keep them in memory without one.  Raises `LedgerError` if the ledger cannot be used.
+    records to `hand_over`, or keep them in memory without one.  Raises `LedgerError` if the ledger cannot be used,
+    `ConfigFileError` if it cannot be kept as the user's own file says.
     """
     directory = ledger_dir(state)
     # One that serves stays; a command will be gone soon.
@@ -246,8 +272,21 @@ async def open_recorder(
             yield visitor
         return
     with taken as lease:
-        async with LedgerWriter.open(directory, lease) as writer:
-            yield writer
+        wish = await asyncio.to_thread(own_audit)
+        async with LedgerWriter.open(directory, lease, keep=_retention(wish)) as writer:
+            if wish.to and holder.command in STAYING:
+                from .audit.forward import forwarding
+
+                async with forwarding(directory, wish.to):
+                    yield writer
+            else:
+                yield writer
+
+
+def _retention(wish: AuditWish) -> Retention:
+    if wish.keep_days is None and wish.keep_bytes is None:
+        return KEEP_LAST
+    return Retention(calls=None, days=wish.keep_days, bytes=wish.keep_bytes or MAX_CALL_BYTES)
 
 
 @asynccontextmanager

@@ -1,6 +1,5 @@
 """The daemon on HTTP: what it is wished to listen at, in whose file, and with which tokens."""
 
-import os
 from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Final
@@ -11,14 +10,9 @@ from quarterdeck.cli.configure.client_tokens import tokens_path
 from quarterdeck.cli.configure.secret import read_token, token_path
 from quarterdeck.common.file_changes import replace_file
 from quarterdeck.common.http_wish import HttpWish
-from quarterdeck.common.text_file import MissingFileError, TextFileError, read_text
-from quarterdeck.config.load.document import DocumentError, JsonObject, parse_document
-from quarterdeck.config.load.file import MAX_CONFIG_BYTES, ConfigFileError
-from quarterdeck.config.load.jsonc import to_plain
-from quarterdeck.config.load.origin import mcp_config_paths
+from quarterdeck.common.text_file import TextFileError, read_text
+from quarterdeck.config.load.own_file import read_own
 from quarterdeck.config.load.own_keys import NO_TELEMETRY, TelemetryKey, read_http, read_telemetry
-from quarterdeck.config.load.problems import RowError
-from quarterdeck.config.places.paths import state_dir
 from quarterdeck.host.http.options import HttpOptions, split_address
 
 WISH_NAME: Final = "http.json"
@@ -59,16 +53,8 @@ def own_wishes() -> tuple[HttpWish | None, TelemetryKey]:
     """Return the HTTP address in the user's own file, None for no HTTP, and what it says of telemetry; raise
     ConfigFileError if it cannot be used.
     """
-    path = mcp_config_paths(state_dir(), os.environ)[1]
-    try:
-        document = parse_document(to_plain(read_text(path, MAX_CONFIG_BYTES, is_own_word=True).text))
-        if not isinstance(document, JsonObject):
-            return None, NO_TELEMETRY
-        return read_http(document), read_telemetry(document)
-    except MissingFileError:
-        return None, NO_TELEMETRY
-    except (OSError, TextFileError, DocumentError, RowError) as error:
-        raise ConfigFileError(path, str(error)) from error
+    own = read_own(lambda document: (read_http(document), read_telemetry(document)))
+    return own or (None, NO_TELEMETRY)
 
 
 def keep_wish(directory: Path, wish: HttpWish, *, was_there: bool = True) -> None:

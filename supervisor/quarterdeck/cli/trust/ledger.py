@@ -9,6 +9,7 @@ from enum import StrEnum
 from functools import partial
 from itertools import islice
 from pathlib import Path
+from time import sleep
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -22,11 +23,13 @@ from quarterdeck.config.places.paths import state_dir
 from quarterdeck.config.places.runtime_directory import find_all_serving
 from quarterdeck.daemon.control.client import NoAnswerError, NotServingError, ask
 from quarterdeck.daemon.control.protocol import WriteCalls
+from quarterdeck.ledger.audit.feed import Feed, Place
+from quarterdeck.ledger.audit.records import FORMATS
 from quarterdeck.ledger.events.chain import Head
 from quarterdeck.ledger.events.events import Seen, encode_json, hash_of
 from quarterdeck.ledger.events.fold import Book, ItemKey, ServerKey
 from quarterdeck.ledger.events.history import difference, labels_of, lines_of
-from quarterdeck.ledger.follow import follow_calls
+from quarterdeck.ledger.follow import POLL_S, follow_calls
 from quarterdeck.ledger.open import secrets_key
 from quarterdeck.ledger.store.queries import Selection
 from quarterdeck.ledger.store.reader import LedgerReader, contradiction
@@ -203,6 +206,41 @@ def calls(
             print_json(view_call(each))
     else:
         show_calls(found)
+
+
+class Format(StrEnum):
+    """Formats of records."""
+
+    JSON = "json"
+    CEF = "cef"
+
+
+@group.command("audit")
+def audit(
+    form: Annotated[Format, Option("--format", metavar="FORMAT", help="Of each line: json, or ArcSight's cef.")] = (
+        Format.JSON
+    ),
+    since: Since = None,
+    follow: Annotated[bool, Option("--follow", "-f", help="Go on with what is new.")] = False,
+) -> None:
+    """Print events and calls as records for other systems, a line each, the oldest first.
+
+    The key `audit` of your own configuration file has them written to a file or a syslog all the time.
+    """
+    start = parse_time(since, datetime.now(UTC)) if since is not None else ""
+    write = FORMATS[form]
+    have_calls_written()
+    with reading():
+        pass  # says if there is none
+    with ledger_errors(), Feed(directory(), Place()) as feed:
+        while (items := feed.read()) or follow:
+            for item in items:
+                feed.place = item.place
+                if item.record.at >= start:
+                    sys.stdout.write(write(item.record) + "\n")
+            sys.stdout.flush()
+            if not items:
+                sleep(POLL_S)
 
 
 def have_calls_written() -> None:

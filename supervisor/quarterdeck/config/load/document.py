@@ -6,7 +6,7 @@
     {"native": {"sandbox": {…}, "webfetch": {…}}}      ours: see `native_tools`; alone or beside servers
     {"trust": "strict", "start": "on_call"}            ours: the defaults of rows without their own
     {"allow_project_env": ["NAME"]}                    ours: variables that projects' files may use
-    {"http": …, "registry": …, "max_result_tokens": …, "groups": …}      ours: see `own_keys`
+    {"http": …, "registry": …, "max_result_tokens": …, "groups": …, "audit": …}      ours: see `own_keys`
 
 Keys of other clients may stand beside them.  Pure.
 """
@@ -39,6 +39,7 @@ TELEMETRY_KEY: Final = "telemetry"
 REGISTRY_KEY: Final = "registry"
 GROUPS_KEY: Final = "groups"
 BUDGET_KEY: Final = "max_result_tokens"
+AUDIT_KEY: Final = "audit"
 
 OUR_KEYS: Final = (
     *SERVER_KEYS,
@@ -51,6 +52,7 @@ OUR_KEYS: Final = (
     REGISTRY_KEY,
     GROUPS_KEY,
     BUDGET_KEY,
+    AUDIT_KEY,
 )
 """Each may appear once."""
 

@@ -14,6 +14,7 @@ from typing import Final
 from quarterdeck.common.text_file import TextFileError, read_text
 from quarterdeck.config.groups import Group
 from quarterdeck.config.load.document import (
+    AUDIT_KEY,
     BUDGET_KEY,
     GROUPS_KEY,
     HTTP_KEY,
@@ -39,6 +40,7 @@ from quarterdeck.config.load.origin import ClientForm, Origin, Standing, home_of
 from quarterdeck.config.load.own_keys import (
     RegistryWish,
     examine_groups,
+    read_audit,
     read_budget,
     read_http,
     read_registry,
@@ -58,6 +60,13 @@ from quarterdeck_protocol.names import to_server_id
 
 UNNAMED: Final = "unnamed"
 """The id under which a row without one is judged."""
+
+_OWN_FILE_KEYS: Final = {
+    HTTP_KEY: "where the daemon listens",
+    TELEMETRY_KEY: "what is told to others",
+    AUDIT_KEY: "how the ledger is kept",
+}
+"""What each key decides for all decks of a user."""
 
 MAX_CONFIG_BYTES: Final = 4 * 1024 * 1024
 """Some clients keep their whole state in the file that names servers; those reach a megabyte."""
@@ -211,6 +220,7 @@ class _Loading:
         allowed_env = self._top.try_to(read_allowed_env, self._document) or frozenset()
         self._top.try_to(read_http, self._document)
         self._top.try_to(read_telemetry, self._document)
+        self._top.try_to(partial(read_audit, home=self._variables.home), self._document)
         max_result_tokens = self._top.try_to(read_budget, self._document)
         registry = self._read_registry()
         groups, problems = examine_groups(self._document)
@@ -243,17 +253,16 @@ class _Loading:
         native, problems = examine_native(value, self._variables) if value is not None else (None, ())
         for problem in self._top:
             self._warn(f"ignored: {problem}")
-        if self._standing is not Standing.USER and self._document.get(HTTP_KEY) is not None:
-            self._warn(f"{HTTP_KEY}: ignored: only your own file, which is found, says where the daemon listens")
-        if self._standing is not Standing.USER and self._document.get(TELEMETRY_KEY) is not None:
-            self._warn(f"{TELEMETRY_KEY}: ignored: only your own file, which is found, says what is told to others")
+        for key, what in _OWN_FILE_KEYS.items():
+            if self._standing is not Standing.USER and self._document.get(key) is not None:
+                self._warn(f"{key}: ignored: only your own file, which is found, says {what}")
         row = value if isinstance(value, JsonObject) else JsonObject()
         return replace(
             loaded, native=native, native_problems=problems, native_row=row, allowed_env=allowed_env, groups=groups
         )
 
     def _withhold(self, loaded: LoadedConfig) -> LoadedConfig:
-        for key in (NATIVE_KEY, ALLOW_KEY, HTTP_KEY, TELEMETRY_KEY, REGISTRY_KEY, GROUPS_KEY, BUDGET_KEY):
+        for key in (NATIVE_KEY, ALLOW_KEY, *_OWN_FILE_KEYS, REGISTRY_KEY, GROUPS_KEY, BUDGET_KEY):
             if self._document.get(key) is not None:
                 self._warn(f"{key}: ignored: a project's file may not say this")
         if self._document.get(TRUST_KEY) not in (None, TrustMode.STRICT):

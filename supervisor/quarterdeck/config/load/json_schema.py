@@ -21,6 +21,7 @@ from quarterdeck_protocol.configs import (
 from quarterdeck_protocol.policy import FrozenModel
 
 from .document import (
+    AUDIT_KEY,
     BUDGET_KEY,
     GROUPS_KEY,
     HTTP_KEY,
@@ -32,7 +33,7 @@ from .document import (
     TELEMETRY_KEY,
     TRUST_KEY,
 )
-from .own_keys import MAX_TOKENS, HttpKey, RegistryKey, TelemetryKey
+from .own_keys import MAX_TOKENS, AuditKey, HttpKey, RegistryKey, TelemetryKey
 from .project import ALLOW_KEY
 from .row import FOREIGN_KEYS, refused_keys
 
@@ -114,6 +115,10 @@ def config_schema() -> dict[str, object]:
             TELEMETRY_KEY: {
                 "anyOf": [{"type": "null"}, _translate(TelemetryKey, definitions)],
                 "description": "What is told to Prometheus and OpenTelemetry; only in your own file.",
+            },
+            AUDIT_KEY: {
+                "anyOf": [_translate(AuditKey, definitions), {"type": "null"}],
+                "description": "How long calls are kept in the ledger, and where records go; only in your own file.",
             },
             REGISTRY_KEY: {
                 "anyOf": [{"type": ["string", "null"]}, _translate(RegistryKey, definitions)],

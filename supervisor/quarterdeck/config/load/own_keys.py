@@ -1,4 +1,4 @@
-"""The keys of a file that are ours, beside its rows: `max_result_tokens`, `groups`, `http`, `telemetry` and `registry`.
+"""The keys of a file that are ours, beside its rows: budget, `groups`, `http`, `telemetry`, `registry` and `audit`.
 
     {"max_result_tokens": 10000}                       above how many tokens a tool's result is cut for clients
     {"groups": {"review": {"servers": ["fs"]}}}        named parts of what is offered, see `config.groups`
@@ -9,24 +9,26 @@
     {"registry": "https://registry.example/mcp"}       where servers are looked for: an MCP registry
     {"registry": "~/registry.json"}                    a file with what a registry would answer
     {"registry": {"address": "https://…", "proxy": "http://proxy.example:3128"}}
+    {"audit": {"keep_days": 90, "keep_bytes": "2 GiB"}}                 how long calls are kept in the ledger
+    {"audit": {"to": [{"file": "/var/log/deck.jsonl"}, {"syslog": "tcp://logs.example:514", "format": "cef"}]}}
 
 Pure.
 """
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Final, Literal
 from urllib.parse import urlsplit
 
 import msgspec
-from pydantic import StrictBool
+from pydantic import ByteSize, Field, StrictBool
 
 from quarterdeck.common.http_wish import HttpWish
 from quarterdeck.config.groups import Group, is_group_name
 from quarterdeck.config.web_policy import Proxy
 from quarterdeck_protocol.policy import FrozenModel
 
-from .document import BUDGET_KEY, GROUPS_KEY, HTTP_KEY, REGISTRY_KEY, TELEMETRY_KEY, JsonObject
+from .document import AUDIT_KEY, BUDGET_KEY, GROUPS_KEY, HTTP_KEY, REGISTRY_KEY, TELEMETRY_KEY, JsonObject
 from .problems import Problem, Problems, RowError, at, describe, judge, require
 
 MAX_TOKENS: Final = 1_000_000_000
@@ -211,3 +213,101 @@ def registry_at(text: str, locate: Callable[[str], Path], place: str = REGISTRY_
     if "@" in parts.netloc or parts.query or parts.fragment:
         raise RowError(place, "has more than a host, a port and a path: a registry is asked without a login")
     return RegistryWish(text)
+
+
+_MIB: Final = 1024**2
+_MAX_BYTES: Final = 1024**5
+
+_Bytes = Annotated[ByteSize, Field(ge=_MIB, le=_MAX_BYTES)]
+
+SYSLOG_PORT: Final = 514
+
+
+class AuditTargetKey(FrozenModel):
+    """Where records go, one of the key `audit.to`: a file, or a syslog.
+
+    Attributes:
+        file: an absolute path, or one below `~`.
+        syslog: `udp://HOST:PORT`, `tcp://HOST:PORT`, or the path of a socket, such as `/dev/log`.
+        format: of each record.
+        max_bytes: a file is rotated before it grows larger.
+        files: how many are kept, the present one included.
+    """
+
+    file: str = ""
+    syslog: str = ""
+    format: Literal["json", "cef"] = "json"
+    max_bytes: _Bytes = ByteSize(16 * _MIB)
+    files: Annotated[int, Field(ge=1, le=1000)] = 8
+
+
+class AuditKey(FrozenModel):
+    """The key `audit`.
+
+    Attributes:
+        keep_days: calls that are older are deleted.
+        keep_bytes: the oldest calls are deleted that are beyond these.
+        to: where each call and each event is written as well.
+    """
+
+    keep_days: Annotated[int, Field(ge=1, le=36_500)] | None = None
+    keep_bytes: _Bytes | None = None
+    to: Annotated[tuple[AuditTargetKey, ...], Field(max_length=8)] = ()
+
+
+class AuditTarget(msgspec.Struct, frozen=True):
+    """Where records go: to a file, or by `udp`, `tcp` or the socket at a path (`unix`) to a syslog."""
+
+    kind: Literal["file", "udp", "tcp", "unix"]
+    address: str
+    port: int = 0
+    format: str = "json"
+    max_bytes: int = 0
+    files: int = 1
+
+    def __str__(self) -> str:
+        return f"{self.address}:{self.port}" if self.port else self.address
+
+
+class AuditWish(msgspec.Struct, frozen=True):
+    """How long calls are kept, None for what is kept without a wish; and where records go."""
+
+    keep_days: int | None = None
+    keep_bytes: int | None = None
+    to: tuple[AuditTarget, ...] = ()
+
+
+def read_audit(document: JsonObject, home: Path) -> AuditWish | None:
+    """Return a file's wish; None without one.  Raises `RowError` if it cannot be read."""
+    value = document.get(AUDIT_KEY)
+    if value is None:
+        return None
+    if not isinstance(value, JsonObject):
+        raise RowError(AUDIT_KEY, f"expected an object, got {describe(value)}")
+    key = require(AuditKey, value, AUDIT_KEY)
+    targets = (_target(each, at(AUDIT_KEY, "to", index), home) for index, each in enumerate(key.to))
+    return AuditWish(key.keep_days, key.keep_bytes, tuple(targets))
+
+
+def _target(key: AuditTargetKey, place: str, home: Path) -> AuditTarget:
+    if bool(key.file) is bool(key.syslog):
+        raise RowError(place, "needs either 'file' or 'syslog'")
+    if key.file:
+        path = home / key.file[2:] if key.file.startswith("~/") else Path(key.file)
+        if not path.is_absolute() or "\0" in key.file:
+            raise RowError(at(place, "file"), "must be an absolute path, or begin with ~/")
+        return AuditTarget("file", str(path), format=key.format, max_bytes=key.max_bytes, files=key.files)
+    if key.syslog.startswith("/") and "\0" not in key.syslog:
+        return AuditTarget("unix", key.syslog, format=key.format)
+    try:
+        parts = urlsplit(key.syslog)
+        host, port = parts.hostname, parts.port or SYSLOG_PORT
+    except ValueError:
+        host = None
+    if (
+        host
+        and parts.scheme in ("udp", "tcp")
+        and not (parts.path or parts.query or parts.fragment or "@" in parts.netloc)
+    ):
+        return AuditTarget("udp" if parts.scheme == "udp" else "tcp", host, port, key.format)
+    raise RowError(at(place, "syslog"), "must be udp://HOST:PORT, tcp://HOST:PORT, or the path of a socket")

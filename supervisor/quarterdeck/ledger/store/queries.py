@@ -129,7 +129,7 @@ def fold(connection: sqlite3.Connection, until: int | None = None) -> Book:
         try:
             events = decode_events(bodies)
         except (msgspec.MsgspecError, TypeError):
-            events = [_decoded(seq, body) for seq, _, body in page]  # raises, and says which
+            events = [decoded(seq, body) for seq, _, body in page]  # raises, and says which
         book.apply_rows(zip(seqs, times, events, strict=True))
         after = seqs[-1]
     return book
@@ -172,7 +172,7 @@ def _pages(
     statement = f"SELECT seq, at, body FROM events WHERE seq > ? AND seq <= ?{conditions} ORDER BY seq {order} LIMIT ?"  # noqa: S608
     size = 64  # mostly somebody looks at the first few
     while page := connection.execute(statement, (low, high, *values, size)).fetchall():
-        yield from (Stored(seq, at, _decoded(seq, body)) for seq, at, body in page)
+        yield from (Stored(seq, at, decoded(seq, body)) for seq, at, body in page)
         low, high = (low, page[-1][0] - 1) if newest_first else (page[-1][0], high)
         size = PAGE_ROWS
 
@@ -202,7 +202,8 @@ def _conditions(selection: Selection, kinds: list[str] | None) -> tuple[str, lis
     return text, values
 
 
-def _decoded(seq: int, body: bytes) -> LedgerEvent:
+def decoded(seq: int, body: bytes) -> LedgerEvent:
+    """Return the event of a row's body.  Raises `BrokenChainError` if it is none that this version knows."""
     try:
         return decode_event(body)
     except (msgspec.MsgspecError, TypeError):
@@ -233,6 +234,7 @@ class Retention(msgspec.Struct, frozen=True):
     bytes: int | None = None
 
 
+KEEP_LAST: Final = Retention()
 KEEP_ALL: Final = Retention(calls=None)
 
 

@@ -252,6 +252,18 @@ def test_calls_are_shown_the_newest_first_with_who_called(
     assert "no such call" in ledger.err
 
 
+def test_records_for_other_systems_are_printed_the_oldest_first(state: Path, ledger: LedgerShell) -> None:
+    """A user could not see what a syslog would be sent, or hand over what was before it was set up."""
+    lines = [json.loads(line) for line in ledger("audit").splitlines()]
+    assert [line["seq"] for line in lines if line["type"] == "event"] == list(range(1, LAST + 1))
+    assert {line["number"] for line in lines if line["type"] == "call"} == {1, 2}
+    [decision] = ledger("audit", "--format", "cef", "--since", "2026-01-03T00:00Z").splitlines()[2:]
+    assert decision.startswith("CEF:0|Quarterdeck|quarterdeck|")
+    assert "|block|blocked tool zone|4|" in decision
+    count, _, hash_ = lines[-1]["head"].partition(":")
+    assert "intact" in ledger("verify", "--against", f"{count}:{hash_}")
+
+
 CALLERS = (("door 1", "editor\n"), ("ci", ""), ("", "editor"), ("", ""))
 
 

@@ -1,6 +1,7 @@
 """The keys of ours beside a file's rows, and the overrides within them: what each may say, and in whose file."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,16 @@ from quarterdeck.config.load.document import JsonObject, parse_document
 from quarterdeck.config.load.file import LoadedConfig, load_config_file
 from quarterdeck.config.load.merge import load_named, merge_files
 from quarterdeck.config.load.origin import Standing
-from quarterdeck.config.load.own_keys import OFFICIAL, RegistryWish, read_http, read_registry, read_telemetry
+from quarterdeck.config.load.own_keys import (
+    OFFICIAL,
+    AuditTarget,
+    AuditWish,
+    RegistryWish,
+    read_audit,
+    read_http,
+    read_registry,
+    read_telemetry,
+)
 from quarterdeck.config.load.problems import Problem, RowError
 from quarterdeck.config.load.project import ProjectBounds
 from quarterdeck.config.settings import Settings
@@ -48,6 +58,7 @@ def registry(text: str) -> RegistryWish | None:
         ("http", True),
         ("telemetry", {"otlp": "https://evil.example"}),
         ("registry", "https://evil.example"),
+        ("audit", {"to": [{"file": "/home/u/.bashrc"}]}),
     ],
 )
 def test_a_projects_file_says_none_of_them(tmp_path: Path, key: str, value: object) -> None:
@@ -57,12 +68,13 @@ def test_a_projects_file_says_none_of_them(tmp_path: Path, key: str, value: obje
     assert any(f"{key}: ignored: a project's file may not say this" in warning for warning in loaded.warnings)
 
 
+@pytest.mark.parametrize("key", [{"http": True}, {"audit": {}}])
 @pytest.mark.parametrize(("standing", "is_said"), [(Standing.USER, True), (Standing.NAMED, False)])
-def test_only_the_users_own_file_says_where_the_daemon_listens(
-    tmp_path: Path, standing: Standing, is_said: bool
+def test_only_the_users_own_file_says_where_the_daemon_listens_and_how_the_ledger_is_kept(
+    tmp_path: Path, standing: Standing, is_said: bool, key: dict[str, object]
 ) -> None:
     """A file that was named for one run would decide for the daemon of all."""
-    warnings = load(tmp_path, standing=standing, http=True).warnings
+    warnings = load(tmp_path, standing=standing, **key).warnings
     assert any("only your own file" in warning for warning in warnings) is not is_said
 
 
@@ -278,3 +290,51 @@ def test_what_is_told_to_others_is_what_the_file_says() -> None:
     for value in ("true", '{"metrics": "127.0.0.1:0"}', '{"otlp": "127.0.0.1:4318"}', '{"oltp": ""}', '{"content": 1}'):
         with pytest.raises(RowError):
             read_telemetry(document(f'{{"telemetry": {value}}}'))
+
+
+def test_it_says_how_the_ledger_is_kept() -> None:
+    """Calls would be kept too long, or not be sent where a user looks for them."""
+
+    def read(audit: object) -> AuditWish | None:
+        return read_audit(document(json.dumps({"audit": audit})), Path("/home/u"))
+
+    assert read_audit(document("{}"), Path("/")) is None
+    assert read({}) == AuditWish()
+    to: list[object] = [
+        {"file": "~/a.jsonl", "max_bytes": "1 MiB", "files": 2},
+        {"syslog": "udp://h", "format": "cef"},
+        {"syslog": "tcp://[::1]:601"},
+        {"syslog": "/dev/log"},
+    ]
+    assert read({"keep_days": 90, "keep_bytes": "2 GiB", "to": to}) == AuditWish(
+        90,
+        2 * 1024**3,
+        (
+            AuditTarget("file", "/home/u/a.jsonl", format="json", max_bytes=1024**2, files=2),
+            AuditTarget("udp", "h", 514, "cef"),
+            AuditTarget("tcp", "::1", 601),
+            AuditTarget("unix", "/dev/log"),
+        ),
+    )
+
+
+@pytest.mark.parametrize(
+    ("audit", "says"),
+    [
+        ([], "audit: expected an object"),
+        ({"keep_days": 0}, "audit.keep_days"),
+        ({"keep_bytes": 5}, "audit.keep_bytes"),
+        ({"day": 1}, "audit: unknown key 'day'"),
+        ({"to": [{}]}, r"audit.to\[0\]: needs either 'file' or 'syslog'"),
+        ({"to": [{"file": "/a", "syslog": "/b"}]}, r"audit.to\[0\]: needs either"),
+        ({"to": [{"file": "a.jsonl"}]}, r"audit.to\[0\].file: must be an absolute path"),
+        ({"to": [{"syslog": "http://h"}]}, r"audit.to\[0\].syslog: must be udp"),
+        ({"to": [{"syslog": "udp://h:x"}]}, r"audit.to\[0\].syslog: must be udp"),
+        ({"to": [{"syslog": "tcp://u@h/p"}]}, r"audit.to\[0\].syslog: must be udp"),
+        ({"to": [{"file": "/a", "format": "xml"}]}, r"audit.to\[0\].format"),
+    ],
+)
+def test_a_slip_in_how_the_ledger_is_kept_is_said(tmp_path: Path, audit: object, says: str) -> None:
+    """A user would believe that there is an audit."""
+    [problem] = load(tmp_path, standing=Standing.USER, audit=audit).top_problems
+    assert re.search(says, str(problem)), problem

@@ -65,9 +65,12 @@ _NO_ACCESS: Final = re.compile(r"EACCES|[Pp]ermission denied|Lock at '[^'\n]{1,1
 """The last one is what GitPython says of a lock that it cannot make."""
 
 _CHANGES: Final = re.compile(
-    r"\b(?:mkdir|mkdtemp|rename|rmdir|unlink|copyfile|symlink|link|chmod|ftruncate|[fl]?utimes?) ['\"]"
+    r"\b(?:mkdir|mkdtemp|rename|rmdir|unlink|copyfile|symlink|link|chmod|ftruncate|[fl]?utimes?) ['\"]|"
+    r"\b(?:[Cc](?:annot|ould not|an't)|[Ff]ailed to) (?:create|write|save)\b"
 )
-"""How Node names a call that changes what it was given; of a hidden path the errno says only that it is not there."""
+"""How Node names a call that changes what it was given, and what people write; of a hidden path the errno says only
+that it is not there.
+"""
 
 _NOT_PERMITTED: Final = re.compile(r"EPERM|[Oo]peration not permitted|ECOMPROMISED")
 """npm reports the last one for a lock with times that it may not set."""

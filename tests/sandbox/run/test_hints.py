@@ -332,6 +332,7 @@ def test_a_denial_is_of_the_exact_path_and_of_its_folder_only_if_it_is_not_there
         (r'{"error": "no file matches \"~/proj/tool.py\""}', "read ~/proj/tool.py"),
         ("ENOENT: no such file or directory, mkdir '~/Documents/new'", "write ~/Documents"),
         ("ENOENT: no such file or directory, unlink '~/proj/tool.py'", "write ~/proj/tool.py"),
+        ("Cannot create document: Directory ~/Documents does not exist", "write ~/Documents"),
         ("EROFS: ~/open/x", "write ~/open/x"),
         ("EROFS: '~/open'", "write ~/open"),
         ("EROFS: ~/open/new", "write ~/open"),

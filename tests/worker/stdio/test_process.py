@@ -98,16 +98,17 @@ async def test_a_file_that_other_programs_run_is_gone_before_the_answer_goes_out
 
 @pytest.mark.parametrize("is_result", [True, False], ids=["a tool's error", "a JSON-RPC error"])
 @pytest.mark.parametrize("is_named", [True, False], ids=["in its words", "in the call's arguments"])
+@pytest.mark.parametrize("is_marked", [True, False], ids=["marked as one", "as a result like others"])
 async def test_an_error_about_a_hidden_path_says_who_can_grant_it(
-    tmp_path: Path, *, is_result: bool, is_named: bool
+    tmp_path: Path, *, is_result: bool, is_named: bool, is_marked: bool
 ) -> None:
     """A model would answer that there is no such file, and its user look for it in vain."""
     hidden = tmp_path / "my-notes+"
     hidden.mkdir()
-    words = f"ENOENT: {hidden}" if is_named else "see the log"
+    words = f"{hidden} does not exist" if is_named else "see the log"
     place = str(hidden) if is_result else hidden.as_uri()
-    given = msgspec.json.encode({"text": f"as in {tmp_path}", "files": [] if is_named else ["~", place]})
-    said = {"content": [{"type": "image"}, {"type": "text", "text": words}], "isError": True}
+    given = msgspec.json.encode({"text": f"as in {tmp_path}", "files": [] if is_named and is_marked else ["~", place]})
+    said = {"content": [{"type": "image"}, {"type": "text", "text": words}], "isError": is_marked}
     error = {"code": -32000, "message": words, "data": {"own": 1}}
     posted: list[News] = []
     ended: list[Outcome] = []
@@ -132,6 +133,9 @@ async def test_an_error_about_a_hidden_path_says_who_can_grant_it(
         await eventually_async(lambda: len(ended) == 2)
     finally:
         await server.close()
+    if is_result and not is_marked and not is_named:
+        assert [outcome.denied for outcome in ended] == ["", ""], "nothing says that it failed"
+        return
     hint = f"quarterdeck: {hidden} is hidden from this server. To show it: quarterdeck allow fs --read {hidden}"
     [frame] = [frame for frame in posted if isinstance(frame, Hinted)]  # a second one says nothing new
     assert frame.hint.startswith(hint)

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import signal
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
@@ -40,6 +41,14 @@ LAST_WORDS_S: Final = 0.2  # how long the pipes of a server that has ended are s
 
 MAX_PATH_CHARS: Final = 1024
 """Of a path among the arguments of a call; of a longer one no hint is given."""
+
+MAX_ERROR_BYTES: Final = 4096
+"""Of a result that may be an error though it is not marked as one."""
+
+_SAYS_ERROR: Final = re.compile(
+    r"does(?: not|n't) exist|[Nn]ot found|[Nn]o such file|[Pp]ermission denied|"
+    r"[Cc](?:annot|ould not|an't) |[Ff]ailed to "
+)
 
 EXIT_AFTER_EOF_S: Final = 1.0
 """How long a server that closed its stdout may take to exit before it is said to have hung up alive."""
@@ -261,7 +270,7 @@ class ServerProcess:
         if isinstance(outcome, SplitResult):
             if caught:
                 outcome = with_notice(outcome, quarantine_notice(caught))
-            if outcome.is_error and (denial := self._denial(texts_of(outcome), arguments)):
+            if (error := _error_of(outcome, arguments)) and (denial := self._denial(error, arguments)):
                 outcome = with_notice(outcome, self._hint_about(denial), is_last=True)
                 outcome = msgspec.structs.replace(outcome, denied=str(denial))
         elif outcome.reply and (denial := self._denial(outcome.reply.message, arguments)):
@@ -303,6 +312,21 @@ class ServerProcess:
     def _log_junk(self, line: bytes) -> None:
         if self.connection.junk_lines <= JUNK_LINES_LOGGED:
             self._stderr.feed(b"[quarterdeck] not MCP on stdout: %s\n" % line[:JUNK_LINE_BYTES])
+
+
+def _error_of(result: SplitResult, arguments: bytes) -> str:
+    """Return what a tool's result says of an error; empty if there was none.
+
+    Some servers return their errors as if nothing had failed: a short text counts that says so of what the call named.
+    """
+    if result.is_error:
+        return texts_of(result)
+    if len(result.body) > MAX_ERROR_BYTES or not (given := [*_paths_of(arguments)]):
+        return ""
+    text = texts_of(result)
+    # Some name the folder that they miss.
+    named = (path if path.count("/") == 1 else os.path.dirname(path) for path in given)
+    return text if _SAYS_ERROR.search(text) and any(path in text for path in named) else ""
 
 
 def _paths_of(arguments: bytes) -> Iterator[str]:

@@ -30,9 +30,9 @@ from quarterdeck.fleet.session_servers import SessionServers
 from quarterdeck.fleet.shared_servers import SharedServers
 from quarterdeck.fleet.workers.runtime import Runtime
 from quarterdeck.host.program_names import ProgramNames
+from quarterdeck.ledger.call_log import CallLog
 from quarterdeck.ledger.open import (
     SERVE,
-    CallLog,
     HandOver,
     LedgerWriter,
     VisitingRecorder,

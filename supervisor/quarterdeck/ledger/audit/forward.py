@@ -30,8 +30,8 @@ from .sinks import Sink, make_sink
 MAX_PAUSE_S: Final = 30.0
 """Between two tries of a target that takes nothing."""
 
-LEAVE_S: Final = 3.0
-"""Which the last records get at the end of the process; what is left is sent by the next."""
+LEAVE_S: Final = 1.0
+"""Given to the last records at the end of the process; what is left is sent by the next."""
 
 _log = logging.getLogger("quarterdeck.audit")
 

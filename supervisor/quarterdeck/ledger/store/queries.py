@@ -249,7 +249,7 @@ class CallRow(msgspec.Struct, frozen=True, gc=False):
         woke_ms: how long it waited for its server to start.
         delivery: whether its server got it, of a fault; see `Delivery`.
         seq: the number of the ledger's last event when it ended.
-        dossier: of a fault, what is known about it, as JSON; see `open.dossier_of`.
+        dossier: of a fault, what is known about it, as JSON; see `dossier`.
         number: None before it is recorded.
     """
 

@@ -88,6 +88,11 @@ class ServerEndpointImpl(Exchange):
         """How it is started from its package's seal; None for a server that runs as its row says."""
         return self._session.sealed
 
+    @property
+    def home(self) -> str:
+        """Its private home; empty before its start, and without a process of ours."""
+        return self._session.home
+
     def prefer_newer(self) -> None:
         """Speak the modern era with a process that speaks both; call this before `open`."""
         self._session.newer_first = True

@@ -86,6 +86,8 @@ class Session(ABC):
     """Whether the server's package is being sealed, before anything of it starts."""
     sealed: SealedStart | None = None
     """The seal from which the server is started; None for one that runs as its row says."""
+    home = ""
+    """Its private home, once it is started; empty without a process of ours."""
 
     @abstractmethod
     async def start(self, listener: WorkerListener) -> WorkerHandle:
@@ -224,6 +226,7 @@ class WorkerSession(Session):
             self._claim(config.id)
             digest = self._digest or self._runtime.directory.digest
             paths = server_paths(digest, config.id, client=self._client).create()
+            self.home = str(paths.home)
         except UnsafePathError as error:
             raise _no_directory(error) from error
         env = server_environment(config, self._environ, paths.home, paths.tmp)

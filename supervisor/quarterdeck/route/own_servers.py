@@ -20,7 +20,7 @@ from quarterdeck.fleet.core.member import LOGIN_FAULTS
 from quarterdeck.fleet.endpoint import ServerEndpointImpl
 from quarterdeck.fleet.fleet import SupervisedFleet
 from quarterdeck.fleet.session_servers import NEWER, SessionServer, SessionServers, session_of_user
-from quarterdeck.ledger.events.events import Subject
+from quarterdeck.ledger.events.events import Subject, hash_of
 from quarterdeck.ledger.events.fold import ItemKey
 from quarterdeck.trust.judge.documents import SUBJECTS, offered_document, tool_document
 from quarterdeck.trust.judge.held_messages import HELD_CODES
@@ -192,7 +192,10 @@ class OwnServers:
         before = own.checked.get(key)
         if before is not None and before[0] is lists[0] and before[1] is lists[1]:
             return None
-        approved, found = (_form(each, key) for each in lists)
+        approved, found = _form(lists[0], key), _form(lists[1], key)
+        if approved != found and self._is_of_user:
+            # Some servers name their home in what they list, and each client's is another.
+            found = _form(lists[1], key, (endpoint.home, judged.home))
         # A URI that neither lists is one of a template, or of a link: there is nothing to compare.
         if approved != found or (approved is None and key.subject not in _UNLISTED):
             what = f"the {key.subject} {key.name!r}"
@@ -306,12 +309,14 @@ def _list(endpoint: ServerEndpointImpl, key: ItemKey) -> tuple[RemoteTool, ...] 
     return endpoint.offered() if listing is Listing.TOOLS else endpoint.offers(listing)
 
 
-def _form(listed: tuple[RemoteTool, ...] | tuple[Offered, ...], key: ItemKey) -> str | None:
-    """The hash of what a list has of this name, None for nothing."""
+def _form(
+    listed: tuple[RemoteTool, ...] | tuple[Offered, ...], key: ItemKey, homes: tuple[str, str] = ("", "")
+) -> str | None:
+    """The hash of what a list has of this name, None for nothing; the first of two `homes` is taken for the second."""
     for each in listed:
-        if isinstance(each, RemoteTool):
-            if each.ref.name == key.name:
-                return tool_document(each).hash
-        elif each.key == key.name:
-            return offered_document(each).hash
+        if key.name != (each.ref.name if isinstance(each, RemoteTool) else each.key):
+            continue
+        document = tool_document(each) if isinstance(each, RemoteTool) else offered_document(each)
+        own, judged = (home.removesuffix("home").encode() for home in homes)
+        return hash_of(document.body.replace(own, judged)) if own and judged else document.hash
     return None

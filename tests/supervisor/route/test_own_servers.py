@@ -495,3 +495,25 @@ async def test_a_client_is_told_by_which_command_it_gets_what_it_lacks() -> None
         judged = at.judged.fleet.endpoint("fs")
         judged.phase, judged.fault = EndpointPhase.FAULTED, ProtocolFault("spawn_failed", "all lack it", code="exited")
         assert "--client" not in str((await at.refused(at.calls_as("anna"))).remedy)
+
+
+async def test_a_server_that_names_its_home_is_called_in_every_home() -> None:
+    """All tools of such a server would be held for each client, though nothing of them is another."""
+    async with user_lab() as at:
+        judged = at.judged.fleet.endpoint("fs")
+        judged.home = "/state/servers/1/fs/home"
+        await at.judged.lists(a="keeps notes in /state/servers/1/fs/home/notes")
+        await at.judged.approve(tool_key("a"))
+        for text, code in (
+            ("keeps notes in /state/servers/1/fs/clients/anna/home/notes", None),
+            ("keeps notes in /state/servers/1/fs/clients/bob/home/notes", "tool_held"),
+            ("keeps notes in /state/servers/1/fs/clients/anna/home/others", "tool_held"),
+        ):
+            told = at.calls_as("anna")
+            await turns()
+            server = ToldEndpoint(OF_CLIENTS, a=text)
+            server.home = "/state/servers/1/fs/clients/anna/home"
+            at.of["anna"].runs(server)
+            end = await at.ended(told)
+            assert (end.code if isinstance(end, ProtocolFault) else None) == code
+            at.sessions.end_user("anna")

@@ -59,6 +59,7 @@ class FakeEndpoint:
         self.answer = answer
         self.card = None
         self.sealed = None
+        self.home = ""
         self.has_listed = True
         self.lists_version = 1
         self.is_busy = False

@@ -45,6 +45,7 @@ from bench import (
     serve,
     spawn,
     start,
+    telemetry,
     workers,
 )
 from bench.finding import Finding, NotMeasuredError
@@ -64,6 +65,7 @@ BENCHES: Final[dict[str, Callable[[Effort], Awaitable[list[Finding]]]]] = {
     "listing": listing.measure,
     "workers": workers.measure,
     "start": start.measure,
+    "telemetry": telemetry.measure,
     "sealed": sealed.measure,
     "fairness": fairness.measure,
     "faults": faults.measure,

@@ -85,6 +85,7 @@ class CallLog:
         denied = end.denied if end is not None else ""
         if denied and (len(denied) > MAX_DENIED_CHARS or self._redact(denied) != denied):
             denied = ""  # no path that could be granted
+        queued_s, woke_s = (way.queued_s, way.woke_s) if way is not None else (0.0, 0.0)
         if self._bus.is_heard and way is not None:
             event = CallEnded(
                 deck=self._deck,
@@ -94,8 +95,8 @@ class CallLog:
                 outcome=outcome,
                 code=fault,
                 delivery=delivery,
-                queued_s=way.queued_s,
-                woke_s=way.woke_s,
+                queued_s=queued_s,
+                woke_s=woke_s,
                 took_s=took_s,
                 client=client.name,
                 program=program,
@@ -107,7 +108,6 @@ class CallLog:
             self._bus.tell(event)
         if not has_row:
             return
-        queued_s, woke_s = (way.queued_s, way.woke_s) if way is not None else (0.0, 0.0)
         dossier = write_dossier(end, self._redact) if isinstance(end, ProtocolFault) else ""
         rows.append(
             CallRow(

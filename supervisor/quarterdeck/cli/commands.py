@@ -53,6 +53,7 @@ ENTRIES: Final = (
     Entry("down", "run.daemon_commands:down", RUN, "End the daemon"),
     Entry("status", "run.daemon_commands:status", RUN, "Show the daemon: who is connected, and what runs"),
     Entry("ui", "run.ui:ui", RUN, "Open a page with what runs, what waits for approval, calls and the ledger"),
+    Entry("top", "run.ui:top", RUN, "Show what runs and what waits for approval in the terminal"),
     Entry("service", "run.service:group", RUN, "Have the system run the daemon from each login on"),
     Entry("tools", "run.tools:tools", RUN, "List the tools that can be called"),
     Entry("call", "run.tools:call", RUN, "Call one tool and print what it answers"),

@@ -219,7 +219,7 @@ class DaemonState:
         )
         matters = in_order(found.approvable)
         siblings = names_around(names_by_server(self._recorder.book), found.scope, found.server)
-        items, is_whole = await asyncio.to_thread(_items, matters[:MAX_ITEMS], bodies.get, siblings, whole=whole)
+        items, is_whole = await asyncio.to_thread(items_of, matters[:MAX_ITEMS], bodies.get, siblings, whole=whole)
         likely = await asyncio.to_thread(renames, found, bodies.get)
         names = tuple(f"is {each.new} another name of {each.old}, which is gone?" for each in likely)
         inspections = tuple(
@@ -231,15 +231,7 @@ class DaemonState:
     async def decisions(self, place: str, tokens: Sequence[str], *, approve: bool) -> list[Decision]:
         """Return the decisions for the items with these tokens; empty if one of them is not offered in that form."""
         found = await self.matters_of(place)
-        known = {_form_of(matter): matter for matter in found.approvable} if found is not None else {}
-        if found is None or not tokens or not known.keys() >= set(tokens):
-            return []
-        return [
-            Decision(found.scope, found.server, each.key, each.seen, each.body)
-            if approve
-            else Decision(found.scope, found.server, each.key)
-            for each in map(known.__getitem__, tokens)
-        ]
+        return decisions_of(found, tokens, approve=approve) if found is not None else []
 
     async def calls(self, *, server: str = "", tool: str = "", client: str = "") -> list[CallRow]:
         """Return the last calls of this server, tool and client; empty for any."""
@@ -311,6 +303,20 @@ def _form_of(matter: Matter) -> str:
     return token_of(*matter.key, matter.seen)
 
 
+def decisions_of(server: ServerMatters, tokens: Sequence[str], *, approve: bool) -> list[Decision]:
+    """Return the decisions for the items with these tokens; empty if one of them is not offered in that form."""
+    known = {_form_of(matter): matter for matter in server.approvable}
+    chosen = [known[token] for token in tokens if token in known]
+    if len(chosen) < len(tokens):
+        return []
+    return [
+        Decision(server.scope, server.server, each.key, each.seen, each.body)
+        if approve
+        else Decision(server.scope, server.server, each.key)
+        for each in chosen
+    ]
+
+
 def inspect(product: Product, status: EndpointStatus) -> Inspection:
     """Return all that is known of the confinement of a server."""
     return view_inspection(product, status, _look("", product, status).view)
@@ -337,10 +343,10 @@ def _look(deck: str, product: Product, status: EndpointStatus) -> ServerLook:
     )
 
 
-def _items(
+def items_of(
     matters: Sequence[Matter], read: Callable[[str], bytes | None], siblings: KnownNames, *, whole: bool
 ) -> tuple[tuple[ReviewItem, ...], bool]:
-    """Return the items of these matters, and whether they show all that changes."""
+    """Return the items of these matters, and whether they show all that changes; blocking."""
     differences = [difference([matter], read, whole=True) for matter in matters]
     chars = sum(len(change.before or "") + len(change.after or "") for each in differences for change in each.changes)
     if chars > MAX_SHOWN_CHARS and not whole:

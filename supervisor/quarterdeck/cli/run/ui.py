@@ -1,12 +1,13 @@
-"""`quarterdeck ui`: open the daemon's page in a browser."""
+"""`quarterdeck ui` and `top`: open the daemon's page in a browser, or show the same in the terminal."""
 
 import os
+import sys
 import webbrowser
 from pathlib import Path
 from typing import Annotated
 
 from quarterdeck.cli import options
-from quarterdeck.cli.exits import CommandError, ExitCode
+from quarterdeck.cli.exits import CommandError, ExitCode, UsageError
 from quarterdeck.cli.output import hint, print_json, print_line
 from quarterdeck.cli.parameters import Option
 from quarterdeck.cli.source import answer_of, checked
@@ -46,3 +47,16 @@ def ui(
     print_line(answer.url)
     if not print_only and not webbrowser.open(answer.url):
         hint("no browser could be opened: open the link in one of this machine, within a minute")
+
+
+def top() -> None:
+    """Show what runs and what waits for approval in the terminal, and decide it there."""
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise UsageError("top needs a terminal", "quarterdeck ps shows what runs, quarterdeck trust list what waits")
+    try:
+        from .top import Top
+    except ModuleNotFoundError as error:
+        if error.name is None or not error.name.startswith("textual"):
+            raise
+        raise UsageError("top needs Textual, which is not installed", "pip install 'quarterdeck[tui]'") from None
+    Top().run()

@@ -93,6 +93,7 @@ class SessionServer:
         self._fleet = fleet
         self._queue = queue or CallQueue()
         self.is_of_user: Final = queue is not None
+        self.is_of_all: Final = self.is_of_user and session == session_of_user(client)
         self._tell_news = tell_news
         self._unhear = fleet.watch_news(self._hear)
         self._beginning = asyncio.create_task(self._begin(earlier))
@@ -131,6 +132,11 @@ class SessionServer:
         known = sum(client in sessions for client in self._queue.clients)
         use = replace(use, calls=sum(self._queue.load), sessions=known, guests=len(self._queue.clients) - known)
         return bool(wakefulness(use, "", self.row.idle_stop_s).reasons)
+
+    @property
+    def asked(self) -> Client | None:
+        """The client during whose call it first asked a question, or None."""
+        return self._fleet.queue(self.config.id).asked
 
     def watch(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Call `callback` after each change; returns what unregisters it."""
@@ -258,7 +264,7 @@ class SessionServers:
         key = (row.id, session)
         server = self._servers.get(key)
         if server is None:
-            if (refused := self.refusal(row, client)) is not None:
+            if (refused := self.refusal(row, client, session)) is not None:
                 return refused
             is_of_user = row.scope is ServerScope.CLIENT
             fleet = self._make_fleet(client.user) if is_of_user else self._make_fleet()
@@ -279,6 +285,11 @@ class SessionServers:
     def has(self, server_id: str, session: str) -> bool:
         """Return whether this session has a server of this row."""
         return (server_id, session) in self._servers
+
+    def asked(self, server_id: str, session: str) -> Client | None:
+        """Return the client that this session's server first asked a question, or None."""
+        server = self._servers.get((server_id, session))
+        return server.asked if server is not None else None
 
     def endpoint(self, server_id: str, session: str) -> ServerEndpointImpl | None:
         """Return the endpoint of this session's own server, or None if it has none; start nothing."""
@@ -322,17 +333,18 @@ class SessionServers:
         while self._ending:
             await asyncio.wait(tuple(self._ending))
 
-    def refusal(self, config: ServerConfig, client: Client) -> ProtocolFault | None:
+    def refusal(self, config: ServerConfig, client: Client, session: str = "") -> ProtocolFault | None:
         """Return why a session of this client gets no further server; None if it may have one."""
         who = who_of(client.key)
-        # Servers for all clients of a revision are not counted: a row has at most one.
-        own = [each for each in self._servers.values() if each.client.name != NEWER and not each.is_of_user]
-        clients = sum(each.is_of_user and each.row.id == config.id for each in self._servers.values())
+        # Servers for all clients of a revision are not counted: a row has at most one.  A client's first one of a row,
+        # for all its sessions, is counted apart.
+        own = [each for each in self._servers.values() if each.client.name != NEWER and not each.is_of_all]
+        clients = sum(each.is_of_all and each.row.id == config.id for each in self._servers.values())
         mine = sum(who_of(each.client.key) == who for each in own)
         if self._is_closed:
             why = f"{config.id} is not started: quarterdeck is shutting down"
             return ProtocolFault.not_sent(FaultKind.NOT_CONNECTED, why, "shutting_down")
-        if config.scope is ServerScope.CLIENT:
+        if config.scope is ServerScope.CLIENT and session == session_of_user(client):
             if clients < MAX_CLIENTS:
                 return None
             why = f"{config.id} is not started for this client: {MAX_CLIENTS} clients have it already: call again later"

@@ -137,9 +137,11 @@ class OwnServers:
 
     def _session_of(self, client: Client) -> str:
         """Return the key of this client's server: its user, session, or program if its token has no sessions."""
-        if self._is_of_user:
-            return session_of_user(client)
-        return client.key if self.is_scoped or self._sessions.is_open(client.key) else client.address
+        if not self._is_of_user:
+            return client.key if self.is_scoped or self._sessions.is_open(client.key) else client.address
+        user = session_of_user(client)
+        asked = self._sessions.asked(self._config.id, user)
+        return user if asked is None or asked.key == client.key else f"{user} {client.key}"
 
     def _has_own(self, client: Client, known: CallQueue) -> bool:
         """Return whether this client's calls go to its session's own server."""

@@ -288,5 +288,7 @@ async def test_so_many_clients_have_a_server_of_one_row_and_no_more(monkeypatch:
     assert isinstance(lab.get(session_of("anna")), SessionServer)
     refused = lab.get(session_of("bob"))
     assert (refused.code, "1 clients have it already" in refused.message) == ("busy", True)
-    assert isinstance(lab.servers.get(row("other"), client()), SessionServer)
+    more = [lab.servers.get(shared_row(), session_of("anna", each), f"anna's {each}") for each in "12"]
+    assert isinstance(more[0], SessionServer)
+    assert (more[1].code, "servers run for sessions of this deck" in more[1].message) == ("busy", True)
     await lab.servers.close()

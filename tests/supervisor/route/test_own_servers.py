@@ -517,3 +517,24 @@ async def test_a_server_that_names_its_home_is_called_in_every_home() -> None:
             end = await at.ended(told)
             assert (end.code if isinstance(end, ProtocolFault) else None) == code
             at.sessions.end_user("anna")
+
+
+async def test_a_clients_server_that_asks_is_each_sessions_own_from_then_on() -> None:
+    """Nobody could tell which of a person's two windows is asked, and the question would be refused in both."""
+    async with user_lab() as at:
+        told = at.calls_as("anna")
+        await turns()
+        first = at.of["anna"]
+        first.runs(shared := ToldEndpoint(OF_CLIENTS, a="one"))
+        await at.answered(told)
+        first.queue("fs").note_question(shared.begun[0].client)
+        await at.answered(at.calls_as("anna"))
+        told = at.calls_as("anna", "2")
+        await turns()
+        assert at.of["anna"] is not first
+        at.of["anna"].runs(own := ToldEndpoint(OF_CLIENTS, a="one"))
+        await at.answered(told)
+        assert (len(shared.begun), len(own.begun)) == (2, 1)
+        assert [each.client for each in at.sessions.statuses("fs")] == ["anna", "anna"]
+        at.sessions.end_user("anna")
+        assert at.sessions.statuses("fs") == ()

@@ -26,11 +26,10 @@ from quarterdeck.config.secrets.store import SecretError, SecretStore
 from quarterdeck.daemon.deck_names import NAMES_NAME, DeckNames, DeckNamesError
 from quarterdeck.daemon.decks import wanted_of
 from quarterdeck.daemon.messages import ServeRequest
-from quarterdeck.host.http.admission import USER_DECK
+from quarterdeck.host.http.admission import USER_DECK, Scope
 from quarterdeck.host.http.grants import (
     Grant,
     Rate,
-    Scope,
     check_groups,
     check_name,
     check_patterns,

@@ -9,6 +9,7 @@ import hmac
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from functools import lru_cache
 from ipaddress import IPv6Address, ip_address
 from math import ceil
@@ -17,8 +18,6 @@ from typing import Final
 import msgspec
 
 from quarterdeck_protocol.tools import ANONYMOUS, Client
-
-from .grants import Scope
 
 PATH: Final = "/mcp"
 """Where clients connect; which deck that is, their tokens say."""
@@ -75,6 +74,15 @@ class Authority(msgspec.Struct, frozen=True):
 
     host: str
     port: int | None = None
+
+
+class Scope(StrEnum):
+    """What a token opens that opens nothing of MCP."""
+
+    METRICS = "metrics"
+    """`/metrics`."""
+    READ = "read"
+    """The page, to look at."""
 
 
 @dataclass(frozen=True, slots=True)

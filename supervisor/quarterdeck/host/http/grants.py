@@ -19,6 +19,8 @@ from quarterdeck.config.groups import is_group_name
 from quarterdeck_protocol.names import QUALIFIER
 from quarterdeck_protocol.tools import Client
 
+from .admission import Scope
+
 MAX_GRANTS: Final = 256
 """Tokens at one time, with those that ended lately; each request's is compared with all of them."""
 
@@ -59,15 +61,6 @@ class GrantState(StrEnum):
     LIVE = "live"
     EXPIRED = "expired"
     REVOKED = "revoked"
-
-
-class Scope(StrEnum):
-    """What a token opens that opens nothing of MCP."""
-
-    METRICS = "metrics"
-    """`/metrics`."""
-    READ = "read"
-    """The page, to look at."""
 
 
 class Grant(msgspec.Struct, frozen=True, kw_only=True):

@@ -8,7 +8,7 @@ import pytest
 from support.command_line import Said
 from support.config.places import write_config, write_document
 
-from quarterdeck.host.http.grants import Scope
+from quarterdeck.host.http.admission import Scope
 from quarterdeck.host.http.token_file import TOKENS_NAME, load_grants
 
 

@@ -15,10 +15,10 @@ from quarterdeck.host.http.admission import (
     Holder,
     HttpAnswer,
     ReadinessAsked,
+    Scope,
     parse_authority,
     parse_name,
 )
-from quarterdeck.host.http.grants import Scope
 from quarterdeck_protocol.tools import Client
 
 TOKEN = "t" * 40

@@ -30,12 +30,14 @@ class Session(msgspec.Struct):
         form_key: makes its forms' tokens.
         may_act: whether it may decide and restart, not only look.
         seen: when it was used last, in monotonic seconds.
+        token: the bearer token that it lasts as long as; empty for a link's.
         said: the outcome of its last form, shown with the next page.
     """
 
     form_key: str
     may_act: bool
     seen: float
+    token: str = ""
     said: str = ""
 
     def token_of(self, action: str) -> str:
@@ -48,10 +50,13 @@ class Session(msgspec.Struct):
 
 
 class Access:
-    """The links and sessions of one page; `make` returns a new secret of 256 bits. `now` is monotonic seconds."""
+    """The links and sessions of one page. `make` returns a new secret of 256 bits, `may_look` whether a bearer token
+    opens the page, to look, at present. `now` is monotonic seconds.
+    """
 
-    def __init__(self, make: Callable[[], str]) -> None:
+    def __init__(self, make: Callable[[], str], may_look: Callable[[str], bool] = lambda _: False) -> None:
         self._make = make
+        self._may_look = may_look
         self._links: dict[str, tuple[float, bool]] = {}
         self._sessions: dict[str, Session] = {}
 
@@ -67,29 +72,32 @@ class Access:
     def open(self, secret: str, now: float) -> str | None:
         """Return the cookie of a new session, None for a link that is used, old or unknown; either way it is used."""
         until, may_act = self._links.pop(_hash(secret), (now, False))
-        if now >= until:
-            return None
+        return self._begin(now, may_act=may_act) if now < until else None
+
+    def enter(self, token: str, now: float) -> str | None:
+        """Return the cookie of a new session that may look while this token may; None if it may not."""
+        return self._begin(now, may_act=False, token=token) if self._may_look(token) else None
+
+    def _begin(self, now: float, *, may_act: bool, token: str = "") -> str:
         while len(self._sessions) >= MAX_SESSIONS:
             del self._sessions[min(self._sessions, key=lambda key: self._sessions[key].seen)]
         cookie = self._make()
-        self._sessions[_hash(cookie)] = Session(self._make(), may_act, now)
+        self._sessions[_hash(cookie)] = Session(self._make(), may_act, now, token)
         return cookie
 
     def session(self, cookie: str, now: float) -> Session | None:
         """Return the session of this cookie, None if it has ended or never was; it is used by that."""
-        key = _hash(cookie)
-        session = self._sessions.get(key)
-        if session is None:
-            return None
-        if now - session.seen > SESSION_S:
-            del self._sessions[key]
+        session = self._sessions.get(_hash(cookie))
+        if session is None or now - session.seen > SESSION_S or not self.is_open(cookie):
+            self.leave(cookie)
             return None
         session.seen = now
         return session
 
     def is_open(self, cookie: str) -> bool:
         """Return whether the session of this cookie lasts; it is not used by that."""
-        return _hash(cookie) in self._sessions
+        session = self._sessions.get(_hash(cookie))
+        return session is not None and (not session.token or self._may_look(session.token))
 
     def leave(self, cookie: str) -> None:
         """End the session of this cookie."""

@@ -100,6 +100,7 @@ class PageApp:
         self._acting: set[asyncio.Task[object]] = set()
         routes: list[BaseRoute] = [
             Route("/open/{link}", self._open),
+            Route("/enter", self._enter, methods=["POST"]),
             Mount("/static", StaticFiles(directory=_STATIC)),
             Route("/events/{view}", self._events),
             Route("/now", self._now),
@@ -145,16 +146,16 @@ class PageApp:
         if path.startswith(("open/", "static/")):
             return None if request.method != "POST" else Response(status_code=405)
         session = self._access.session(request.cookies.get(COOKIE, ""), self._clock())
-        if session is None:
-            return self._message(None, "This page is closed", "Open it anew: quarterdeck ui", 403)
         request.state.session = session
+        if session is None and path != "enter":
+            return self._message(None, "This page is closed", "Open it anew: quarterdeck ui", 403)
         if request.method == "POST":
             if request.headers.getlist("origin") != [f"http://{hosts[0]}"]:
                 return self._message(session, "Not done", "The form came from another page.", 403)
             request.state.form = form = await _form_of(request)
             if form is None:
                 return self._message(session, "Not done", "The form is too large, or no form.", 400)
-            if not session.admits(path, form.get("token", [""])[0]):
+            if session is not None and path != "enter" and not session.admits(path, form.get("token", [""])[0]):
                 why = "its token is wrong: go back, reload the page and try again"
                 text = f"The form was not accepted: {why}." if session.may_act else "This page may only look."
                 return self._message(session, "Not done", text, 403)
@@ -167,6 +168,16 @@ class PageApp:
         if cookie is None:
             text = "A link opens the page once, within a minute. If you did not open it, someone else did: run "
             return self._message(None, "This link is used or too old", f"{text}quarterdeck ui again.", 403)
+        return self._began(cookie)
+
+    async def _enter(self, request: Request) -> Response:
+        cookie = self._access.enter(request.state.form.get("secret", [""])[0], self._clock())
+        if cookie is None:
+            text = "quarterdeck token create NAME --scope read makes one that opens the page, to look."
+            return self._message(None, "This token does not open the page", text, 403)
+        return self._began(cookie)
+
+    def _began(self, cookie: str) -> Response:
         went = RedirectResponse(f"{self._root}now", 303)
         went.set_cookie(COOKIE, cookie, httponly=True, samesite="strict", path=self._root)
         return went
@@ -301,7 +312,7 @@ class PageApp:
 
     def _message(self, session: Session | None, title: str, text: str, status: int) -> Response:
         frame = Frame(self._root, "", session is not None and session.may_act, lambda _: "")
-        return HTMLResponse(render("message.html", frame, title=title, text=text), status)
+        return HTMLResponse(render("message.html", frame, title=title, text=text, is_closed=session is None), status)
 
 
 def _end_of(day: str) -> str:

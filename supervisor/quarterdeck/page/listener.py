@@ -11,7 +11,8 @@ import secrets
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack, suppress
-from time import monotonic
+from pathlib import Path
+from time import monotonic, time
 from typing import Final
 
 import uvicorn
@@ -21,7 +22,9 @@ from quarterdeck.common.shielding import cancelled
 from quarterdeck.daemon.control.protocol import OpenPage, PageLink
 from quarterdeck.daemon.decks import LINGER_S, Decks, ToRefusal
 from quarterdeck.daemon.messages import DaemonStatus
-from quarterdeck.host.http.admission import USER_DECK
+from quarterdeck.host.http.admission import USER_DECK, Scope
+from quarterdeck.host.http.grants import GrantState
+from quarterdeck.host.http.token_file import GrantReader
 
 from .access import Access
 from .app import Decide, PageApp
@@ -58,10 +61,12 @@ class Page:
         status: Callable[[], DaemonStatus],
         decide: Decide,
         to_refusal: ToRefusal,
+        tokens: Path,
     ) -> None:
         self._decks = decks
         self._to_refusal = to_refusal
-        self._access = Access(lambda: secrets.token_urlsafe(32))
+        self._grants = GrantReader(tokens)
+        self._access = Access(lambda: secrets.token_urlsafe(32), self._may_look)
         self._secret = secrets.token_urlsafe(16)
         self._state = DaemonState(decks, status, shared.recorder)
         self._app = PageApp(self._state, self._access, decide, self._secret, shared.bus)
@@ -114,6 +119,10 @@ class Page:
         if self._server is not None and self._serving is not None:
             self._server.should_exit = True
             await asyncio.wait([self._serving])
+
+    def _may_look(self, token: str) -> bool:
+        grant = self._grants.current().find(token)
+        return grant is not None and grant.scope is Scope.READ and grant.state(time()) is GrantState.LIVE
 
     async def _hold_deck(self, opened: asyncio.Event) -> None:
         async with AsyncExitStack() as stack:

@@ -36,7 +36,8 @@ class Stage:
     def __init__(self, products: Sequence[Any] = ()) -> None:
         self.now = 1000.0
         self.secrets = iter(f"secret-{number}" for number in range(10_000))
-        self.access = Access(lambda: next(self.secrets))
+        self.readers = {"reader"}
+        self.access = Access(lambda: next(self.secrets), self.readers.__contains__)
         self.bus = Bus()
         self.decided: list[Decision] = []
         events, self.documents = [], {}

@@ -41,6 +41,25 @@ def test_a_session_ends_without_use_and_links_and_sessions_are_bounded() -> None
     assert [access.session(cookie or "", 99.0) is not None for cookie in cookies] == [False] + [True] * MAX_SESSIONS
 
 
+def test_a_token_opens_the_page_to_look_until_it_is_revoked() -> None:
+    """A colleague who has left would still look at every call, by an old cookie."""
+    live = {"theirs"}
+    numbers = count()
+    access = Access(lambda: f"secret {next(numbers)}", live.__contains__)
+    assert access.enter("another", 0.0) is None
+    assert access.enter("", 0.0) is None
+    cookie = access.enter("theirs", 0.0)
+    assert cookie is not None
+    session = access.session(cookie, 1.0)
+    assert session is not None
+    assert not session.may_act
+    live.clear()
+    assert not access.is_open(cookie)
+    assert access.session(cookie, 2.0) is None
+    live.add("theirs")
+    assert access.session(cookie, 3.0) is None
+
+
 def test_a_form_takes_its_own_token_of_its_own_session_that_may_act() -> None:
     """A page of another site, or another form, would approve what nobody looked at."""
     access = make()

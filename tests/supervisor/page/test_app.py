@@ -154,6 +154,16 @@ async def test_who_may_only_look_sees_all_and_can_do_nothing(stage: Stage) -> No
     assert stage.decided == []
 
 
+async def test_a_token_of_a_colleague_opens_the_page_to_look(stage: Stage) -> None:
+    """A person who may only look would need a new link for each day, and whoever stole one could act."""
+    assert "scope read" in (await stage.browser.get("now")).text
+    assert (await stage.post("enter", secret="wrong")).status_code == 403
+    assert (await stage.post("enter", secret="reader", origin="http://evil.example")).status_code == 403
+    assert "read-only" in (await stage.post("enter", secret="reader")).text
+    stage.readers.clear()
+    assert (await stage.browser.get("now")).status_code == 403
+
+
 async def test_a_failed_server_is_shown_first_with_its_fix(tmp_path: Path) -> None:
     """A person would look for what is wrong in a table of two hundred servers."""
     fault = ProtocolFault(FaultKind.SPAWN_FAILED, "<b>no such file", code="command_not_found")

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NoReturn
 
 from quarterdeck.app import COMMAND_WAIT_S, Shared, make_holder, open_quarterdeck
-from quarterdeck.cli.configure.client_tokens import deck_names
+from quarterdeck.cli.configure.client_tokens import deck_names, tokens_path
 from quarterdeck.cli.exits import CommandError, ExitCode, ledger_error
 from quarterdeck.cli.log_setup import OURS, LineFormatter
 from quarterdeck.cli.process import DRAIN_VARIABLE, MAX_DRAIN_S, collect_rarely, seconds_in
@@ -296,7 +296,9 @@ class _Commands:
         from quarterdeck.page.listener import Page
 
         if self._page is None:
-            self._page = Page(self._shared, self._decks, self._server.status, self._decisions.decide, to_refusal)
+            self._page = Page(
+                self._shared, self._decks, self._server.status, self._decisions.decide, to_refusal, tokens_path()
+            )
         try:
             return await self._page.link(request)
         except OSError as error:

@@ -126,9 +126,10 @@ class SessionServer:
 
     def is_needed(self, sessions: Collection[str]) -> bool:
         """Return whether a client's server stays awake, as the deck's own would; `sessions` are the open ones."""
-        if self.is_coming:
+        endpoint = self.endpoint
+        if self.is_coming or (endpoint is not None and endpoint.is_busy):
             return True
-        use = self.endpoint.use() if self.endpoint is not None else Use(unused_s=monotonic() - self.used_at)
+        use = endpoint.use() if endpoint is not None else Use(unused_s=monotonic() - self.used_at)
         known = sum(client in sessions for client in self._queue.clients)
         use = replace(use, calls=sum(self._queue.load), sessions=known, guests=len(self._queue.clients) - known)
         return bool(wakefulness(use, "", self.row.idle_stop_s).reasons)
@@ -314,8 +315,8 @@ class SessionServers:
         """The ids of those that a session has."""
         return tuple(
             server_id
-            for server_id, whose in self._servers
-            if whose == session or session in self.queue(server_id, whose).clients
+            for (server_id, whose), server in self._servers.items()
+            if whose == session or (server.is_of_user and session in self.queue(server_id, whose).clients)
         )
 
     def statuses(self, server_id: str = "") -> tuple[SessionServerStatus, ...]:

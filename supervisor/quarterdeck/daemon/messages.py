@@ -262,7 +262,7 @@ class DaemonStatus(msgspec.Struct, frozen=True):
     """The daemon, its clients and what runs. `stays`: it ends only when told to. `http` is None if it was never
     requested. `doors` counts connections, of `max_doors`; `refused_doors` were too many. `drain_s`: how long
     calls under way may take once it is told to end. `metrics` is where they are
-    served without a token, and `metrics_problem` why they are not.
+    served without a token, and `metrics_problem` why they are not. `refusal` is why it serves nobody, and ends.
     """
 
     pid: int
@@ -279,6 +279,7 @@ class DaemonStatus(msgspec.Struct, frozen=True):
     drain_s: float = 0.0
     metrics: str = ""
     metrics_problem: str = ""
+    refusal: str = ""
 
 
 class BadHandoverError(ValueError):

@@ -75,6 +75,7 @@ class DoorServer:
         self._attending: set[asyncio.Task[None]] = set()
         self._sessions: dict[_Session, None] = {}  # in the order in which they came
         self._refused = 0
+        self.refusal = ""
         self.changed = asyncio.Event()
         self._is_told_to_stay = False
         self.order: Order | None = None
@@ -145,6 +146,7 @@ class DoorServer:
             self._drain.wished_s,
             self._telemetry.url if self._telemetry is not None else "",
             self._telemetry.problem if self._telemetry is not None else "",
+            self.refusal,
         )
 
     def _servers(self) -> tuple[ServerStatus, ...]:

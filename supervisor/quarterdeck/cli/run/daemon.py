@@ -381,6 +381,7 @@ async def _refuse_all(entrance: Entrance, refusal: RefusalError) -> None:
 
     key = read_key(entrance.directory / KEY_NAME)
     server = DoorServer(entrance.listener, key, Decks(read, open_none), to_refusal)
+    server.refusal = refusal.message
     serving = asyncio.create_task(server.run())
     await asyncio.sleep(REFUSE_S)
     serving.cancel()

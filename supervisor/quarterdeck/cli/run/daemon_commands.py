@@ -80,8 +80,9 @@ def _up(wish: HttpWish | None, held: HeldListener, metrics: str, *, replace: boo
             break
     else:
         raise CommandError(ExitCode.NO_ANSWER, "the daemon ended at its start", f"its log says why: {log_path()}")
-    if wish is not None and status.http is None:
-        raise CommandError(ExitCode.NO_ANSWER, "the daemon cannot serve", f"its log says why: {log_path()}")
+    if status.refusal or (wish is not None and status.http is None):
+        why = ": ".join(filter(None, ("the daemon cannot serve", status.refusal)))
+        raise CommandError(ExitCode.NO_ANSWER, why, f"its log says why: {log_path()}")
     if status.http is not None and status.http.problem:
         raise CommandError(ExitCode.USAGE, f"the daemon runs without HTTP: {status.http.problem}", status.http.remedy)
     if metrics and status.metrics_problem:

@@ -6,12 +6,15 @@ Deck and bridge both speak it; the host publishes it.  Pure: no tool is run here
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 
 from msgspec import Raw, Struct
 
 from .faults import Delivery, ProtocolFault
 from .questions import Answerer
+
+if TYPE_CHECKING:
+    from .configs import ServerConfig
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,10 +254,23 @@ class CallTrace(Protocol):
         """Begin the part at a server; return the `_meta` that tells the server of it."""
 
     def left(
-        self, server: str, asked_at: float, turn_at: float | None, began: float | None, end: "CallEnd | None"
+        self,
+        config: "ServerConfig",
+        tool: str | None,
+        asked_at: float,
+        turn_at: float | None,
+        began: float | None,
+        end: "CallEnd | None",
     ) -> None:
-        """End the part at a server: when it was asked for, when it had its turn (None if it waited for no start), and
-        when it was sent (None if it never was), all monotonic.
+        """End the part at a server.
+
+        Args:
+            config: of the server.
+            tool: by the server's own name; None for another request.
+            asked_at: when it was asked for, monotonic as the others.
+            turn_at: when it had its turn; None if it waited for no start.
+            began: when it was sent; None if it never was.
+            end: how it ended; None if the client gave it up.
         """
 
     def ended(self, end: "CallEnd | None") -> None:

@@ -209,7 +209,7 @@ class ServerCall(Struct, eq=False):
         now = monotonic()
         self.queue.leave(self, now if isinstance(end, WireResult) else None)
         if (trace := self.request.trace) is not None:
-            trace.left(self._server.config.id, self.asked_at, self.turn_at, self.began, end)
+            trace.left(self._server.config, self.tool, self.asked_at, self.turn_at, self.began, end)
         if self.began is not None:
             self._server.note(self.noted, now - self.began, end, self.request.client, self)
             self.began = None

@@ -16,6 +16,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, TraceFlags, TraceState
 
+from quarterdeck_protocol.configs import ServerConfig, StdioServerConfig
 from quarterdeck_protocol.faults import ProtocolFault
 from quarterdeck_protocol.mcp.server.requests import Request
 from quarterdeck_protocol.mcp.trace_context import Parent, parent_of, with_parent
@@ -52,21 +53,23 @@ class TakesSpans(Protocol):
 
 
 class _Part(Struct):
-    """What happened at one server."""
+    """What happened at one server; `span_id` is what it was told, 0 if it never was."""
 
-    server: str
-    asked_at: float
-    turn_at: float | None
-    began: float | None
-    ended: float
-    span_id: int
-    error: str
+    span_id: int = 0
+    server: str = ""
+    tool: str = ""
+    transport: str = ""
+    asked_at: float = 0.0
+    turn_at: float | None = None
+    began: float | None = None
+    ended_at: float = 0.0
+    verdict: dict[str, str] = {}
 
 
 class Trace:
     """See `CallTrace`; `ended_at` is monotonic."""
 
-    __slots__ = ("began", "client", "ended_at", "error", "parent", "parts", "redact", "request", "result", "tracer")
+    __slots__ = ("began", "client", "ended_at", "parent", "parts", "redact", "request", "result", "tracer", "verdict")
 
     def __init__(
         self, tracer: "RequestTracer", request: Request, client: Client, parent: Parent, redact: Callable[[str], str]
@@ -77,27 +80,35 @@ class Trace:
         self.parent = parent
         self.redact = redact
         self.began = self.ended_at = monotonic()
-        self.error, self.result = "", b""
+        self.verdict, self.result = dict[str, str](), b""
         self.parts: list[_Part] = []
 
     def sent(self, meta: bytes) -> bytes:
         """See `CallTrace`."""
-        self.parts.append(_Part("", 0.0, None, None, 0.0, _new_id(), ""))
+        self.parts.append(_Part(_new_id()))
         return with_parent(meta, self.parent.trace_id, self.parts[-1].span_id)
 
     def left(
-        self, server: str, asked_at: float, turn_at: float | None, began: float | None, end: CallEnd | None
+        self,
+        config: ServerConfig,
+        tool: str | None,
+        asked_at: float,
+        turn_at: float | None,
+        began: float | None,
+        end: CallEnd | None,
     ) -> None:
         """See `CallTrace`."""
         if began is None or not self.parts:
-            self.parts.append(_Part("", 0.0, None, None, 0.0, 0, ""))
+            self.parts.append(_Part())
         part = self.parts[-1]
-        part.server, part.asked_at, part.turn_at, part.began = server, asked_at, turn_at, began
-        part.ended, part.error = monotonic(), _error_of(end)
+        part.server, part.tool = config.id, tool or ""
+        part.transport = "pipe" if isinstance(config, StdioServerConfig) else "tcp"
+        part.asked_at, part.turn_at, part.began = asked_at, turn_at, began
+        part.ended_at, part.verdict = monotonic(), _verdict_of(end)
 
     def ended(self, end: CallEnd | None) -> None:
         """See `CallTrace`."""
-        self.error, self.ended_at = _error_of(end), monotonic()
+        self.verdict, self.ended_at = _verdict_of(end), monotonic()
         if self.tracer.shows_content and isinstance(end, WireResult):
             self.result = end.body[:MAX_CONTENT_BYTES]
         self.tracer.put(self)
@@ -177,25 +188,24 @@ class RequestTracer:
         if self.shows_content and name:
             said["gen_ai.tool.call.arguments"] = _shown(trace, request.arguments[:MAX_CONTENT_BYTES])
             said["gen_ai.tool.call.result"] = _shown(trace, trace.result)
-        times = trace.began, trace.ended_at
-        yield self._span(
-            trace, title, own, above.span_id if above is not None else None, SpanKind.SERVER, times, said, trace.error
-        )
+        said |= trace.verdict
+        above_id = above.span_id if above is not None else None
+        yield self._span(trace, title, own, above_id, SpanKind.SERVER, (trace.began, trace.ended_at), said)
         for part in trace.parts:
-            of = {"quarterdeck.server": part.server}
-            sent_at = part.began if part.began is not None else part.ended
+            sent_at = part.began if part.began is not None else part.ended_at
             turn_at = part.turn_at if part.turn_at is not None else sent_at
-            inner = SpanKind.INTERNAL
+            of, inner = {"quarterdeck.server": part.server}, SpanKind.INTERNAL
             yield self._span(trace, "queue", _new_id(), own, inner, (part.asked_at, turn_at), of)
             if part.turn_at is not None:
                 yield self._span(trace, "wake", _new_id(), own, inner, (turn_at, sent_at), of)
             if part.began is not None:
-                worker = _new_id()
-                yield self._span(trace, "worker", worker, own, inner, (sent_at, part.ended), of)
-                sent = call | of
-                yield self._span(
-                    trace, title, part.span_id, worker, SpanKind.CLIENT, (sent_at, trace.ended_at), sent, part.error
-                )
+                worker, times = _new_id(), (sent_at, part.ended_at)
+                yield self._span(trace, "worker", worker, own, inner, times, of)
+                sent = call | of | part.verdict | {"network.transport": part.transport}
+                if part.tool:
+                    sent["gen_ai.tool.name"] = clean(part.tool)
+                name = f"{method} {clean(part.tool)}" if part.tool else method
+                yield self._span(trace, name, part.span_id, worker, SpanKind.CLIENT, times, sent)
 
     def _span(
         self,
@@ -206,13 +216,10 @@ class RequestTracer:
         kind: SpanKind,
         times: tuple[float, float],
         attributes: dict[str, str],
-        error: str = "",
     ) -> ReadableSpan:
         def context(of: int) -> SpanContext:
             return SpanContext(trace.parent.trace_id, of, False, _SAMPLED, TraceState())  # noqa: FBT003 - positional
 
-        if error:
-            attributes = {**attributes, "error.type": error}
         began, ended = sorted(times)
         return ReadableSpan(
             name,
@@ -221,7 +228,7 @@ class RequestTracer:
             self._resource,
             attributes,
             kind=kind,
-            status=Status(StatusCode.ERROR) if error else Status(StatusCode.UNSET),
+            status=Status(StatusCode.ERROR if "error.type" in attributes else StatusCode.UNSET),
             start_time=self._epoch_ns + int(began * 1e9),
             end_time=self._epoch_ns + int(ended * 1e9),
             instrumentation_scope=self._scope,
@@ -236,9 +243,11 @@ def _new_id() -> int:
     return getrandbits(64) or 1
 
 
-def _error_of(end: CallEnd | None) -> str:
+def _verdict_of(end: CallEnd | None) -> dict[str, str]:
+    """What a span says of how it ended; nothing if all went well."""
     if end is None:
-        return "cancelled"
+        return {"error.type": "cancelled"}
     if isinstance(end, ProtocolFault):
-        return end.code or str(end.kind)
-    return "tool_error" if end.is_error else ""
+        reply = {"rpc.response.status_code": str(end.reply.code)} if end.reply is not None else {}
+        return {"error.type": end.code or str(end.kind), **reply}
+    return {"error.type": "tool_error"} if end.is_error else {}

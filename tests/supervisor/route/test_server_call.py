@@ -192,13 +192,14 @@ def test_a_trace_goes_with_its_call_and_hears_of_each_end_at_a_server() -> None:
     call.begin_on(endpoint)  # type: ignore[arg-type]
     assert endpoint.begun[0][1].meta == b'{"traceparent":"00-1"}'
     call.settle(DONE)
-    [meta, (server_id, asked_at, turn_at, began, end)] = trace.steps
-    assert (meta, server_id, asked_at, turn_at, end) == (b'{"own":1}', "fs", ASKED_AT, None, DONE)
+    [meta, (config, tool, asked_at, turn_at, began, end)] = trace.steps
+    assert (meta, config, tool) == (b'{"own":1}', server.config, "read")
+    assert (asked_at, turn_at, end) == (ASKED_AT, None, DONE)
     assert isinstance(began, float)
     trace.steps.clear()
     request_of(server, trace=trace).settle(ProtocolFault.not_sent(FaultKind.TIMEOUT, "late", "busy"))
-    [(_, _, _, began, _)] = trace.steps
-    assert began is None
+    [(_, tool, _, _, began, _)] = trace.steps
+    assert (tool, began) == (None, None)
 
 
 def test_a_call_without_a_deadline_goes_as_it_is() -> None:

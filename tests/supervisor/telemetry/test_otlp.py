@@ -18,11 +18,13 @@ from quarterdeck.common.events import Bus, CallEnded
 from quarterdeck.config.load.own_keys import NO_TELEMETRY, TelemetryKey
 from quarterdeck.telemetry import otlp
 from quarterdeck.telemetry.faces import Telemetry
+from quarterdeck_protocol.configs import StdioServerConfig
 from quarterdeck_protocol.mcp.server.requests import Request
 from quarterdeck_protocol.tools import ANONYMOUS, WireResult
 
 pytestmark = pytest.mark.process
 
+FS = StdioServerConfig(id="fs", command="fs")
 DONE = WireResult(b"{}", "2025-11-25")
 
 
@@ -73,7 +75,7 @@ def trace_one(bus: Bus) -> None:
     trace = bus.tracer.begin(Request(7, b"7", "tools/call", "2025-11-25", "fs__read"), ANONYMOUS, str)
     assert trace is not None
     trace.sent(b"")
-    trace.left("fs", monotonic(), None, monotonic(), DONE)
+    trace.left(FS, "read", monotonic(), None, monotonic(), DONE)
     trace.ended(DONE)
 
 
@@ -105,7 +107,7 @@ async def test_traces_and_metrics_arrive_by_the_users_own_file(
     assert (bus.tracer, bus.is_heard) == (None, False)
     [spans] = map(ExportTraceServiceRequest.FromString, receiver.taken["/v1/traces"])
     names = [span.name for span in spans.resource_spans[0].scope_spans[0].spans]
-    assert sorted(names) == ["queue", "tools/call fs__read", "tools/call fs__read", "worker"]
+    assert sorted(names) == ["queue", "tools/call fs__read", "tools/call read", "worker"]
     [found] = map(ExportMetricsServiceRequest.FromString, receiver.taken["/v1/metrics"][-1:])
     metrics = {each.name: each for each in found.resource_metrics[0].scope_metrics[0].metrics}
     [point] = metrics["mcp.client.operation.duration"].histogram.data_points

@@ -10,12 +10,14 @@ from support.waiting import until
 
 from quarterdeck.telemetry import traces as module
 from quarterdeck.telemetry.traces import MAX_CONTENT_CHARS, MAX_RATE, RequestTracer, Trace
-from quarterdeck_protocol.faults import FaultKind, ProtocolFault
+from quarterdeck_protocol.configs import StdioServerConfig
+from quarterdeck_protocol.faults import FaultKind, ProtocolFault, ReplyError
 from quarterdeck_protocol.mcp.server.requests import Request
 from quarterdeck_protocol.mcp.trace_context import parent_of
 from quarterdeck_protocol.tools import Client, WireResult
 
 ADA = Client("ada", "door", is_local=True)
+FS = StdioServerConfig(id="fs", command="fs")
 DONE = WireResult(b'{"content":["hunter2"]}', "2025-11-25")
 ABOVE = b'{"traceparent":"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-%s","own":1}'
 
@@ -57,10 +59,10 @@ async def test_a_call_is_one_trace_from_its_client_to_its_server() -> None:
     assert told is not None
     now = trace.began
     trace.ended(DONE)
-    trace.left("fs", now, now + 1.0, now + 3.0, DONE)
+    trace.left(FS, "read", now, now + 1.0, now + 3.0, DONE)
     tracer.close()
     server = spans.named("tools/call fs__read", SpanKind.SERVER)
-    sent = spans.named("tools/call fs__read", SpanKind.CLIENT)
+    sent = spans.named("tools/call read", SpanKind.CLIENT)
     queue, wake, worker = map(spans.named, ("queue", "wake", "worker"))
     assert {span.context.trace_id for span in spans} == {told.trace_id} == {0x0AF7651916CD43DD8448EB211C80319C}
     assert server.parent.span_id == 0xB7AD6B7169203331
@@ -77,22 +79,30 @@ async def test_a_call_is_one_trace_from_its_client_to_its_server() -> None:
         "network.transport": "pipe",
         "quarterdeck.client": "ada",
     }
-    assert sent.attributes["quarterdeck.server"] == "fs"
+    assert dict(sent.attributes) == {
+        "mcp.method.name": "tools/call",
+        "gen_ai.tool.name": "read",
+        "gen_ai.operation.name": "execute_tool",
+        "quarterdeck.server": "fs",
+        "network.transport": "pipe",
+    }
     assert not [span for span in spans if span.status.status_code is StatusCode.ERROR]
 
 
 async def test_a_fault_and_a_refusal_and_a_cancellation_are_errors_of_their_spans() -> None:
     """A trace of a failed call would look as one that went well."""
-    fault = ProtocolFault.not_sent(FaultKind.TOOL_ERROR, "no", "busy")
+    reply = ReplyError(-32602, "Invalid params")
+    fault = ProtocolFault(FaultKind.TOOL_ERROR, "no", code="busy", reply=reply)
     for end, error in ((fault, "busy"), (None, "cancelled"), (WireResult(b"{}", "x", is_error=True), "tool_error")):
         spans = Spans()
         tracer = tracer_of(spans)
         trace = begun(tracer)
-        trace.left("fs", trace.began, None, None, end)
+        trace.left(FS, "read", trace.began, None, None, end)
         trace.ended(end)
         tracer.close()
         server = spans.named("tools/call fs__read", SpanKind.SERVER)
         assert (server.attributes["error.type"], server.status.status_code) == (error, StatusCode.ERROR)
+        assert server.attributes.get("rpc.response.status_code") == ("-32602" if end is fault else None)
         assert server.parent is None
         assert not [span for span in spans if span.kind is SpanKind.CLIENT], "it was never sent"
 

@@ -30,7 +30,9 @@ ACCEPT = {"Accept": "application/json, text/event-stream"}
 
 
 @asynccontextmanager
-async def listening(box, decks=None, offers=None, results=None, drain=None, **options) -> AsyncIterator[str]:
+async def listening(
+    box, decks=None, offers=None, results=None, drain=None, bus=None, scrape=None, **options
+) -> AsyncIterator[str]:
     """The URL of a host that serves `box`; it has stopped by the end."""
     ready = anyio.Event()
     where = []
@@ -40,8 +42,8 @@ async def listening(box, decks=None, offers=None, results=None, drain=None, **op
         ready.set()
 
     leave = results.leave if results is not None else lambda _: None
-    host = create_provider_host(box, decks=decks, offers=offers, results=results, on_ended=leave)
-    serve = partial(serve_http, host, HttpOptions(**options), started=started, drain=drain)
+    host = create_provider_host(box, decks=decks, offers=offers, results=results, on_ended=leave, bus=bus)
+    serve = partial(serve_http, host, HttpOptions(**options), started=started, drain=drain, scrape=scrape)
     with anyio.fail_after(20):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(serve)

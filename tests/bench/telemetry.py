@@ -9,17 +9,20 @@ import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from statistics import median
+from time import perf_counter, thread_time
 from typing import Any, Final
 
 from support.config.places import row, short_folder, write_config
+from support.serves.products import ProductEndpoint, product_of
 
 from quarterdeck.app import open_quarterdeck
-from quarterdeck.common.events import Bus
+from quarterdeck.common.events import Bus, CallEnded
 from quarterdeck.config.load.own_keys import TelemetryKey
 from quarterdeck.config.settings import Settings
 from quarterdeck.host.session.session import Session
 from quarterdeck.telemetry.faces import Telemetry
-from quarterdeck.telemetry.metrics import Metrics
+from quarterdeck.telemetry.metrics import CACHED_S, Metrics
 from quarterdeck_protocol.mcp.server.requests import Request
 from quarterdeck_protocol.mcp.server.session import ServerSession
 from quarterdeck_protocol.tools import CancelToken, Client
@@ -32,6 +35,10 @@ METRICS_P50: Final = Target(required=1.01)
 TRACES_P50: Final = Target(required=1.03)
 METRICS_RATE: Final = Target(required=1 / 1.01, more_is_better=True)
 TRACES_RATE: Final = Target(required=1 / 1.03, more_is_better=True)
+
+SCRAPE: Final = Target(required=50.0)
+TURN: Final = Target(required=5.0)
+SERVERS: Final = 200
 
 CALLS_AT_ONE: Final = 150
 CALLS_AT_MANY: Final = 1500
@@ -51,7 +58,45 @@ async def measure(effort: Effort) -> list[Finding]:
         Finding.of_rounds("call with metrics and traces on, p50", "ms", TRACES_P50, traces_ms, off_ms),
         Finding.of_rounds(f"{MANY} at once with metrics on", "calls/s", METRICS_RATE, metrics_rate, off_rate),
         Finding.of_rounds(f"{MANY} at once with metrics and traces on", "calls/s", TRACES_RATE, traces_rate, off_rate),
+        *await _scrapes(effort.rounds),
     ]
+
+
+async def _scrapes(rounds: int) -> list[Finding]:
+    """Scrapes of servers in memory, each with a tool that was called, and the longest turn of the loop meanwhile."""
+    bus, took_ms, longest_ms = Bus(), list[float](), list[float]()
+    servers = [ProductEndpoint(f"server{number}") for number in range(SERVERS)]
+    with short_folder() as folder, product_of(folder, *servers) as product:
+        metrics = Metrics(bus, lambda: [("key", "user", product)])
+        metrics.begin()
+        for server in servers:
+            told = {"deck": "key", "server": server.config.id, "tool": "read", "method": "tools/call"}
+            bus.tell(CallEnded(outcome="ok", delivery="answered", queued_s=0.1, woke_s=1.0, took_s=0.2, **told))
+        await metrics.scrape()
+        for _ in range(3 * rounds):
+            await asyncio.sleep(CACHED_S)
+            turns = asyncio.create_task(_longest_turn())
+            began = perf_counter()
+            await metrics.scrape()
+            took_ms.append((perf_counter() - began) * 1000)
+            turns.cancel()
+            longest_ms.append(await turns)
+        await metrics.close()
+    return [
+        Finding(f"scrape of {SERVERS} servers", "ms", SCRAPE, median(took_ms)),
+        Finding("longest turn of the loop meanwhile", "ms", TURN, median(longest_ms)),
+    ]
+
+
+async def _longest_turn() -> float:
+    """The longest time that a turn of the loop computed, in milliseconds, until cancelled: a busy machine adds none."""
+    longest, at = 0.0, thread_time()
+    try:
+        while True:
+            await asyncio.sleep(0)
+            longest, at = max(longest, thread_time() - at), thread_time()
+    except asyncio.CancelledError:
+        return longest * 1000
 
 
 async def _compare(rounds: int) -> Table:

@@ -18,7 +18,7 @@ from msgspec import Struct
 from quarterdeck.common.events import Bus
 from quarterdeck.common.shielding import cancelled
 from quarterdeck.running_product import Product
-from quarterdeck_protocol.configs import StdioServerConfig
+from quarterdeck_protocol.configs import ServerConfig, StdioServerConfig
 from quarterdeck_protocol.contract import EndpointPhase, EndpointStatus
 
 from .tally import CLIENT_OPERATION, CUT, DROPPED, Family, Histogram, Kind, Labels, Tally, clean
@@ -34,7 +34,7 @@ TAKE_S: Final = 0.1
 BOUND: Final = 20_000
 """Events that wait for that: of 200,000 calls a second."""
 
-SLICE: Final = 100
+SLICE: Final = 50
 """Events, servers or rows at a turn of the loop, which calls wait for."""
 
 CLOSING_S: Final = 10.0
@@ -117,12 +117,11 @@ class Metrics:
             if monotonic() - self._scraped_at >= CACHED_S:
                 texts: list[bytes] = []
                 for family, rows in await self.collect():
-                    lines = [f"# HELP {family.name} {family.help}\n", f"# TYPE {family.name} {family.kind}\n"]
+                    texts.append(f"# HELP {family.name} {family.help}\n# TYPE {family.name} {family.kind}\n".encode())
                     for number, (labels, value) in enumerate(rows.items()):
-                        lines.append(_text_of(family, labels, value))
+                        texts.append(_text_of(family, labels, value))
                         if number % SLICE == SLICE - 1:
                             await asyncio.sleep(0)
-                    texts.append("".join(lines).encode())
                 self._text, self._scraped_at = b"".join(texts), monotonic()
             return self._text
 
@@ -170,7 +169,7 @@ class Metrics:
             look.head = max(look.head, product.approvals.book.last_seq)
             held = set(product.approvals.held_launches)
             for server in product.servers.endpoints():
-                _look_at(look, product, key, server.config.id, seen)
+                _look_at(look, product, key, server.config, seen)
                 if server.config.id in held:
                     look.held[look.names[key], server.config.id, "launch"] = 1
                 number += 1
@@ -198,12 +197,13 @@ class Metrics:
         return sum(now - ended_at > CLOSING_S for ended_at in self._ended_at.values())
 
 
-def _look_at(look: _Look, product: Product, deck: str, server: str, seen: set[object]) -> None:
+def _look_at(look: _Look, product: Product, deck: str, config: ServerConfig, seen: set[object]) -> None:
+    server = config.id
     status, endpoint = product.status_of(server), product.fleet.endpoint(server)
     if status is None:
         return
     labels = look.names[deck], server
-    if not isinstance(product.config(server), StdioServerConfig):
+    if not isinstance(config, StdioServerConfig):
         look.remote.add((deck, server))
     for subject, count in product.approvals.held_of(server).items():
         look.held[*labels, subject] = count
@@ -233,22 +233,21 @@ def _phase(status: EndpointStatus) -> str:
     return "installing" if status.installing else "asleep" if status.is_asleep else status.phase
 
 
-def _text_of(family: Family, labels: Labels, value: float | Histogram) -> str:
+def _text_of(family: Family, labels: Labels, value: float | Histogram) -> bytes:
     """The lines of one set of labels."""
-    said = ",".join([f'{name}="{_escaped(text)}"' for name, text in zip(family.labels, labels, strict=True)])
+    said = ",".join([f'{name}="{_escaped(text)}"' for name, text in zip(family.labels, labels, strict=True)]).encode()
     if not isinstance(value, Histogram):
-        return f"{family.name}{{{said}}} {value}\n" if said else f"{family.name} {value}\n"
+        return b"%b%b %r\n" % (family.name.encode(), b"{%b}" % said if said else b"", value)
     counts = tuple(accumulate(value.counts))
-    told = (*chain.from_iterable(zip(repeat(said), counts, strict=False)), said, value.total, said, counts[-1])
-    return _form_of(family) % told
+    return _form_of(family) % (*chain.from_iterable(zip(repeat(said), counts)), said, value.total, said, counts[-1])
 
 
 @cache
-def _form_of(family: Family) -> str:
+def _form_of(family: Family) -> bytes:
     """The lines of a histogram, for the labels and value of each."""
     name = family.name
-    buckets = "".join([f'{name}_bucket{{%s,le="{bound}"}} %d\n' for bound in (*family.bounds, "+Inf")])
-    return f"{buckets}{name}_sum{{%s}} %s\n{name}_count{{%s}} %d\n"
+    buckets = "".join([f'{name}_bucket{{%b,le="{bound}"}} %d\n' for bound in (*family.bounds, "+Inf")])
+    return f"{buckets}{name}_sum{{%b}} %r\n{name}_count{{%b}} %d\n".encode()
 
 
 def _escaped(text: str) -> str:

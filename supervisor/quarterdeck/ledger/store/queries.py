@@ -292,11 +292,15 @@ def insert_calls(connection: sqlite3.Connection, rows: Sequence[CallRow], keep: 
     for at in range(0, len(rows), _ROWS):
         some, values = rows[at : at + _ROWS], list[object]()
         for row in some:
-            found = [column(value) if isinstance(value, str) else value for value in astuple(row)]
-            upto += _ROW_BYTES + sum(len(value) for value in found if isinstance(value, str | bytes))
-            values += (*found, upto)
+            texts = row.scope, row.server, row.tool, row.client, row.program, row.denied, row.dossier
+            upto += _ROW_BYTES + sum(map(len, texts))
+            values += astuple(row)
+            values.append(upto)
         statement = f"INSERT INTO calls({_CALL_COLUMNS}, upto) VALUES {', '.join([places] * len(some))}"  # noqa: S608
-        connection.execute(statement, values)
+        try:
+            connection.execute(statement, values)
+        except UnicodeEncodeError:
+            connection.execute(statement, [column(value) if isinstance(value, str) else value for value in values])
     if keep.calls is not None:
         connection.execute("DELETE FROM calls WHERE number <= (SELECT max(number) FROM calls) - ?", (keep.calls,))
     if keep.bytes is not None:

@@ -6,9 +6,8 @@ standard library rounds the time to wait, which `epoll.poll` rounds by itself, a
 
 import asyncio
 import select
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from selectors import EVENT_READ, EVENT_WRITE, BaseSelector, SelectorKey
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -28,6 +27,7 @@ class EpollSelector(BaseSelector):
     def __init__(self) -> None:
         self._epoll = select.epoll()
         self._keys: dict[FileDescriptorLike, SelectorKey] = {}
+        self._map: Final = _Keys(self, self._keys)
         # What `select` tells of the usual events; of any other both: whoever reads or writes then learns why.
         self._told = {select.EPOLLIN: EVENT_READ, select.EPOLLOUT: EVENT_WRITE}
 
@@ -72,8 +72,8 @@ class EpollSelector(BaseSelector):
         self._keys.clear()
 
     def get_map(self) -> Mapping["FileDescriptorLike", SelectorKey]:
-        """Return the keys by their descriptors, which is all that an event loop asks for, at each new reader."""
-        return MappingProxyType(self._keys)
+        """See `BaseSelector`; event loops ask it at each new reader, from Python 3.13 on by the socket, too."""
+        return self._map
 
     def get_key(self, fileobj: "FileDescriptorLike") -> SelectorKey:
         """See `BaseSelector`; a socket that was closed meanwhile is still known."""
@@ -83,6 +83,23 @@ class EpollSelector(BaseSelector):
             if key.fileobj is fileobj:
                 return key
         raise KeyError(fileobj)
+
+
+class _Keys(Mapping["FileDescriptorLike", SelectorKey]):
+    """A selector's keys, by their descriptors or sockets."""
+
+    def __init__(self, selector: EpollSelector, keys: Mapping["FileDescriptorLike", SelectorKey]) -> None:
+        self._selector = selector
+        self._keys = keys
+
+    def __getitem__(self, fileobj: "FileDescriptorLike") -> SelectorKey:
+        return self._selector.get_key(fileobj)
+
+    def __iter__(self) -> "Iterator[FileDescriptorLike]":
+        return iter(self._keys)
+
+    def __len__(self) -> int:
+        return len(self._keys)
 
 
 def _descriptor(fileobj: "FileDescriptorLike") -> int:

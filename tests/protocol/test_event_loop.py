@@ -26,6 +26,9 @@ def test_it_tells_what_the_selector_of_the_standard_library_tells(wanted: int, s
         assert fast.select(0) == usual.select(0)
         assert fast.get_key(ours) == usual.get_key(ours.fileno())
         assert fast.get_map().get(ours.fileno()) == usual.get_map().get(ours.fileno())
+        # As the event loop of Python 3.13 asks, which would register it again.
+        assert fast.get_map().get(ours) == usual.get_map().get(ours)
+        assert list(fast.get_map()) == list(usual.get_map())
 
 
 def test_it_waits_for_as_long_as_it_is_told_and_knows_nothing_of_what_was_closed() -> None:

@@ -43,6 +43,11 @@ INTERVAL_MS: Final = 60_000
 CLOSE_S: Final = 2.0
 """How long what is left may take to be sent at the end."""
 
+AGAIN_S: Final = 60.0
+"""Before the SDK's next words are logged: it says each retry, and a receiver may be away for days."""
+
+_TALKERS: Final = (OTLPMetricExporter.__module__, OTLPSpanExporter.__module__, "opentelemetry.sdk._shared_internal")
+
 _UNITS: Final = {"s": "_seconds", "By": "_bytes"}
 _CUMULATIVE: Final = AggregationTemporality.CUMULATIVE
 
@@ -67,7 +72,9 @@ class Otlp:
             traces: whether traces are sent.
             content: see `RequestTracer`.
         """
-        base = endpoint.rstrip("/")
+        base, self._seldom = endpoint.rstrip("/"), _Seldom()
+        for name in _TALKERS:
+            logging.getLogger(name).addFilter(self._seldom)
         self.tracer: RequestTracer | None = None
         self._resource = Resource.create({"service.name": os.environ.get("OTEL_SERVICE_NAME") or CLIENT_NAME})
         self._processor: BatchSpanProcessor | None = None
@@ -114,6 +121,8 @@ class Otlp:
             _log.warning("not all traces and metrics were sent before the end")
             for exporter in self._exporters:
                 exporter.shutdown()  # else its threads would go on to try
+        for name in _TALKERS:
+            logging.getLogger(name).removeFilter(self._seldom)
 
     async def _send(self, collect: Collect) -> None:
         try:
@@ -157,6 +166,18 @@ class Otlp:
         if family.kind is Kind.HISTOGRAM:
             return Histogram(histograms, _CUMULATIVE)
         return Sum(numbers, _CUMULATIVE, is_monotonic=True) if family.kind is Kind.COUNTER else Gauge(numbers)
+
+
+class _Seldom(logging.Filter):
+    """Lets one record pass in `AGAIN_S`."""
+
+    _until = float("-inf")
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        is_due = record.created >= self._until
+        if is_due:
+            self._until = record.created + AGAIN_S
+        return is_due
 
 
 def name_of(family: Family) -> str:

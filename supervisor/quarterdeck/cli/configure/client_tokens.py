@@ -6,9 +6,10 @@ A token is printed once, when it is made; what is kept cannot be shown to anybod
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -156,12 +157,17 @@ def list_(json: options.Json = False) -> None:
     show([_view(each, now) for each in grants], COLUMNS, json=json, none=none)
 
 
+def _opened(part: str, row: Mapping[str, object]) -> object:
+    """What of this a token opens; none with a scope."""
+    return row[part] if row["scope"] is None else "none"
+
+
 COLUMNS: Final = (
     Column("NAME", "name", "cyan"),
     Column("STATE", "state", {"live": "green", "expired": "yellow", "revoked": "red"}),
-    Column("DECKS", "decks", empty=USER_DECK),
-    Column("SERVERS", "servers", empty="all"),
-    Column("TOOLS", "tools", empty="all"),
+    Column("DECKS", partial(_opened, "decks"), empty=USER_DECK),
+    Column("SERVERS", partial(_opened, "servers"), empty="all"),
+    Column("TOOLS", partial(_opened, "tools"), empty="all"),
     Column("GROUPS", "groups"),
     Column("SEARCH", "search"),
     Column("PROFILE", "profile"),

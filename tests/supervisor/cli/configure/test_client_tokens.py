@@ -210,6 +210,7 @@ def test_a_token_with_a_scope_is_for_no_server(state: Path, said: Said) -> None:
     said(0, "token", "create", "prom", "--scope", "metrics", "--expires", "never")
     said(2, "token", "create", "other", "--scope", "read", "--server", "fs")
     out, _ = said(0, "token", "list")
-    assert out.splitlines()[1].split()[-1] == "metrics"
+    told = out.splitlines()[1].split()
+    assert (told[2:5], told[-1]) == (["none", "none", "none"], "metrics")
     [grant] = load_grants(state / TOKENS_NAME).grants
     assert grant.scope is Scope.METRICS

@@ -115,7 +115,7 @@ class Admitted(msgspec.Struct, frozen=True):
 
 
 class ReadinessAsked(msgspec.Struct, frozen=True):
-    """The request asks for `READY_PATH`; `in_full` for one that shows the owner's token."""
+    """The request asks for `READY_PATH`; `in_full` for one that shows the owner's token, or one to look with."""
 
     in_full: bool = False
 
@@ -297,7 +297,9 @@ class Admission:
             if self._token is None or not given:
                 return ReadinessAsked()
             holder = self._holder(given[0].encode("latin-1") if len(given) == 1 else b"")
-            return holder if isinstance(holder, HttpAnswer) else ReadinessAsked(in_full=holder is _OWNER)
+            if isinstance(holder, HttpAnswer):
+                return holder
+            return ReadinessAsked(in_full=holder is _OWNER or holder.scope is Scope.READ)
         decks = f", a deck at {DECKS_PATH}NAME{PATH}" if self._only is None else ""
         return HttpAnswer(404, f"nothing is served here: the server is at {PATH}, a group at {PATH}/NAME{decks}")
 

@@ -210,8 +210,14 @@ def test_anybody_may_ask_whether_it_is_ready_and_the_owner_alone_is_told_all() -
     """A stranger, or a client that may use one server, would learn which servers there are, and why they fail."""
     ready, ci = {"method": "GET", "path": "/readyz"}, ("authorization", "Bearer ci")
     raw = [(name.encode(), value.encode()) for name, value in (ci,)]
-    ofs = Admission(NAMES, TOKEN, lambda _: Holder(Client("ci", "token ci"))).judge("GET", "/readyz", raw, dict(raw))
+    ofs, looks = (
+        Admission(NAMES, TOKEN, lambda _, scope=scope: Holder(Client("ci", "token ci"), scope=scope)).judge(
+            "GET", "/readyz", raw, dict(raw)
+        )
+        for scope in (None, Scope.READ)
+    )
     kinds, all_of_it = ReadinessAsked(), ReadinessAsked(in_full=True)
+    assert looks == all_of_it
     assert judge(**ready) == judge(("host", "10.0.0.1"), **ready) == judge(BEARER, **ready, token=None) == ofs == kinds
     assert judge(BEARER, **ready) == judge(BEARER, method="HEAD", path="/readyz") == all_of_it
     assert judged(("authorization", "Bearer x"), **ready) == judged(BEARER, BEARER, **ready) == 401

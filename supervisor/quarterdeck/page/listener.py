@@ -16,6 +16,7 @@ from time import monotonic, time
 from typing import Final
 
 import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from quarterdeck.app import Shared
 from quarterdeck.common.shielding import cancelled
@@ -33,11 +34,11 @@ from .state import DaemonState
 MAX_CONNECTIONS: Final = 160
 """Open at a time: `MAX_STREAMS` pages that follow what happens, and room to load others."""
 
-UNREAD_S: Final = 30
-"""Seconds that a browser may leave an answer unread; then the kernel closes its connection."""
+HEAD_S: Final = 10.0
+"""Seconds from connecting to the end of a first request's head: a browser on this machine takes milliseconds."""
 
-UNREAD_BYTES: Final = 256 * 1024
-"""Of one connection, kept by the kernel."""
+UNREAD_S: Final = 30.0
+"""Seconds that a browser may leave an answer unread; then its connection is closed."""
 
 OPEN_S: Final = 5.0
 """Seconds that a link waits for the user's own deck to open, which takes a fraction of one."""
@@ -96,7 +97,7 @@ class Page:
                 log_config=None,
                 access_log=False,
                 server_header=False,
-                limit_concurrency=MAX_CONNECTIONS,
+                http=PageConnection,
                 timeout_graceful_shutdown=STOP_S,
             )
             self._server = _Server(config)
@@ -140,6 +141,37 @@ class Page:
         self._decks.changed.set()  # the daemon may end now
 
 
+class PageConnection(HttpToolsProtocol):
+    """A connection that shows a whole head and reads its answers in time: anybody on this machine can connect."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """See `asyncio.Protocol`."""
+        super().connection_made(transport)
+        self._waiting = self.loop.call_later(HEAD_S, transport.abort)
+        if len(self.connections) > MAX_CONNECTIONS:
+            transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """See `asyncio.Protocol`."""
+        self._waiting.cancel()
+        super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        """See `asyncio.Protocol`."""
+        super().pause_writing()
+        self._waiting = self.loop.call_later(UNREAD_S, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        """See `asyncio.Protocol`."""
+        self._waiting.cancel()
+        super().resume_writing()
+
+    def on_headers_complete(self) -> None:
+        """See httptools."""
+        self._waiting.cancel()
+        super().on_headers_complete()
+
+
 class _Server(uvicorn.Server):
     """Uvicorn as a part: signals belong to the process."""
 
@@ -151,10 +183,6 @@ class _Server(uvicorn.Server):
 def _listen() -> socket.socket:
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
     try:
-        # Every accepted connection has them, too.
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, UNREAD_BYTES)
-        if hasattr(socket, "TCP_USER_TIMEOUT"):
-            listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNREAD_S * 1000)
         listener.bind(("127.0.0.1", 0))
         listener.listen()
     except OSError:

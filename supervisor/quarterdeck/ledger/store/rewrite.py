@@ -1,7 +1,8 @@
 """Fill a ledger from an export, write an export, and remove secrets from a ledger.  Blocking.
 
 Redaction removes secrets that were recorded before they were recognised.  How servers are started, and how they ended,
-is rewritten with the secrets hidden; nothing else changes but the hashes.
+is rewritten with the secrets hidden, and what is known of the faults of calls forgotten; nothing else changes but the
+hashes.
 
     1. in one transaction: the events and documents that held secrets are replaced, and a `Redacted` event names the
        head before
@@ -103,6 +104,7 @@ def redact(
 
     if documents or messages:
         store.rewrite(change, documents)
+    store.forget_dossiers()
     store.sync()
     store.wipe()
     return Redaction(len(documents), len(messages), before, store.head)

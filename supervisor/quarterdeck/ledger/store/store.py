@@ -220,6 +220,12 @@ class LedgerStore(LedgerReader):
         with transaction(self.connection):
             queries.forget_days(self.connection, days, self._now())
 
+    def forget_dossiers(self) -> None:
+        """Drop what is known of the faults of calls."""
+        self._writing()
+        with transaction(self.connection):
+            self.connection.execute("UPDATE calls SET dossier = '' WHERE dossier <> ''")
+
     def sync(self) -> None:
         """Bring all events to the disk, then the head up to date.  Raises `LedgerWriteError` if that failed; events
         survive this process's death then, not the machine's.

@@ -14,6 +14,7 @@ from quarterdeck.ledger.errors import BrokenChainError, LedgerWriteError, Missin
 from quarterdeck.ledger.events.chain import Head, Verdict
 from quarterdeck.ledger.events.events import Approved, Authority, Ended, LedgerEvent, Redacted, Seen, Subject, hash_of
 from quarterdeck.ledger.events.fold import ItemKey
+from quarterdeck.ledger.store.queries import CallRow
 from quarterdeck.ledger.store.reader import contradiction
 from quarterdeck.ledger.store.rewrite import Redaction, redact
 from quarterdeck.ledger.store.store import LedgerStore, accept_head
@@ -45,11 +46,12 @@ def ended(word: bytes = SECRET) -> Ended:
 
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
-    """Of a ledger with a secret in three launches, and in the messages of three ends."""
+    """Of a ledger with a secret in three launches, in the messages of three ends, and in the dossier of a call."""
     with opened(tmp_path / "l") as store:
         for number in range(3):
             store.append(*started(number))
             store.append([ended(), enrolled(number), approved(number)], {})
+        store.record_calls([CallRow("", SCOPE, "fs", "read", "fault", dossier=SECRET.decode())])
     return tmp_path / "l"
 
 

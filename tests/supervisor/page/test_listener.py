@@ -24,7 +24,7 @@ class Transport(asyncio.Transport):
         return self.aborted
 
 
-async def nothing(*_: object) -> None:
+async def nothing(_scope: object, _receive: object, _send: object) -> None:
     """An application that is never asked."""
 
 

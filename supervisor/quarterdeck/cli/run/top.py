@@ -134,6 +134,8 @@ class Top(App[None]):
         except CommandError as error:
             self.sub_title = flat(error.message)
             return
+        if not self.query("#attention"):
+            return  # it was left meanwhile
         # While a person reads what is held, it stays: no other item comes under their cursor.
         is_read = self.query_one(TabbedContent).active == "review" and not is_decided
         self._world = World(world.decks, self._world.held if is_read else world.held)

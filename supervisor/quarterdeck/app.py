@@ -106,6 +106,7 @@ async def open_quarterdeck(
     Raises:
         LeaseHeldError: another process writes the ledger, and we must.
         LedgerError: the ledger cannot be used.
+        ConfigFileError: it cannot be kept as the user's own file says.
         UnsafePathError: a directory that must be ours alone is not.
         OSError: one cannot be made.
     """

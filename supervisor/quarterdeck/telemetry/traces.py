@@ -25,7 +25,10 @@ from quarterdeck_protocol.tools import CallEnd, Client, WireResult
 from .tally import CONVENTIONS, clean
 
 MAX_RATE: Final = 50
-"""Traces a second, and at once: each costs as much as a call, so a flood of calls must not be one of traces."""
+"""Traces a second: each costs as much as a call, so a flood of calls must not be one of traces."""
+
+MAX_AT_ONCE: Final = 20
+"""Of those, at once."""
 
 MAX_WAITING: Final = 500
 """Traces that wait to be made into spans; above that the oldest is dropped."""
@@ -33,7 +36,7 @@ MAX_WAITING: Final = 500
 AFTER_S: Final = 0.2
 """Seconds until then: the calls that wait are carried out first."""
 
-AT_ONCE: Final = 5
+A_TURN: Final = 5
 """Traces that are made into spans at a turn of the loop."""
 
 MAX_CONTENT_BYTES: Final = 64 * 1024
@@ -43,6 +46,8 @@ MAX_CONTENT_CHARS: Final = 4096
 """Of that in a span."""
 
 _SAMPLED: Final = TraceFlags(TraceFlags.SAMPLED)
+_NO_STATE: Final = TraceState()
+_FINE, _FAILED = Status(StatusCode.UNSET), Status(StatusCode.ERROR)
 
 
 class TakesSpans(Protocol):
@@ -123,7 +128,7 @@ class RequestTracer:
         self._resource = resource
         self._scope = InstrumentationScope("quarterdeck", version, CONVENTIONS)
         self.shows_content: Final = content
-        self._left = float(MAX_RATE)
+        self._left = float(MAX_AT_ONCE)
         self._filled_at = monotonic()
         self._ended: deque[Trace] = deque()
         self._handle: asyncio.Handle | None = None
@@ -132,7 +137,7 @@ class RequestTracer:
     def begin(self, request: Request, client: Client, redact: Callable[[str], str]) -> Trace | None:
         """See `Tracer`."""
         now = monotonic()
-        self._left = min(MAX_RATE, self._left + (now - self._filled_at) * MAX_RATE)
+        self._left = min(MAX_AT_ONCE, self._left + (now - self._filled_at) * MAX_RATE)
         self._filled_at = now
         if self._left < 1:
             return None
@@ -164,7 +169,7 @@ class RequestTracer:
 
     def _flush(self) -> None:
         self._handle = None
-        for _ in range(min(AT_ONCE, len(self._ended))):
+        for _ in range(min(A_TURN, len(self._ended))):
             for span in self._spans_of(self._ended.popleft()):
                 self._spans.on_end(span)
         if self._ended:
@@ -218,7 +223,7 @@ class RequestTracer:
         attributes: dict[str, str],
     ) -> ReadableSpan:
         def context(of: int) -> SpanContext:
-            return SpanContext(trace.parent.trace_id, of, False, _SAMPLED, TraceState())  # noqa: FBT003 - positional
+            return SpanContext(trace.parent.trace_id, of, False, _SAMPLED, _NO_STATE)  # noqa: FBT003 - positional
 
         began, ended = sorted(times)
         return ReadableSpan(
@@ -228,7 +233,7 @@ class RequestTracer:
             self._resource,
             attributes,
             kind=kind,
-            status=Status(StatusCode.ERROR if "error.type" in attributes else StatusCode.UNSET),
+            status=_FAILED if "error.type" in attributes else _FINE,
             start_time=self._epoch_ns + int(began * 1e9),
             end_time=self._epoch_ns + int(ended * 1e9),
             instrumentation_scope=self._scope,

@@ -9,7 +9,7 @@ from opentelemetry.trace import SpanKind, StatusCode
 from support.waiting import until
 
 from quarterdeck.telemetry import traces as module
-from quarterdeck.telemetry.traces import MAX_CONTENT_CHARS, MAX_RATE, RequestTracer, Trace
+from quarterdeck.telemetry.traces import MAX_AT_ONCE, MAX_CONTENT_CHARS, MAX_RATE, RequestTracer, Trace
 from quarterdeck_protocol.configs import StdioServerConfig
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault, ReplyError
 from quarterdeck_protocol.mcp.server.requests import Request
@@ -132,8 +132,8 @@ async def test_a_flood_of_calls_is_no_flood_of_traces(monkeypatch: pytest.Monkey
     monkeypatch.setattr(module, "monotonic", lambda: now[0])
     tracer = tracer_of(Spans())
     assert tracer.begin(request_of(ABOVE % b"00"), ADA, redact) is None, "its client does not trace it"
-    followed = [tracer.begin(request_of(), ADA, redact) for _ in range(3 * MAX_RATE)]
-    assert sum(each is not None for each in followed) == MAX_RATE
+    followed = [tracer.begin(request_of(), ADA, redact) for _ in range(3 * MAX_AT_ONCE)]
+    assert sum(each is not None for each in followed) == MAX_AT_ONCE
     now[0] += 0.25
     assert sum(tracer.begin(request_of(), ADA, redact) is not None for _ in range(MAX_RATE)) == MAX_RATE // 4
 

@@ -20,17 +20,16 @@ BOUND: Final = 1024
 """Default number of events that wait for one listener."""
 
 
-class CallEnded(Struct, frozen=True, gc=False, kw_only=True):
+class CallEnded(Struct, frozen=True, gc=False):
     """A client's request to a server or a native tool has ended.
 
     Attributes:
-        at: when it ended, seconds since the epoch.
         deck: key of the deck in the daemon; empty outside of one.
         server: empty for a native tool.
         tool: the server's own name, or a method and its target, as the ledger names a call.
         outcome: "ok", "error" (the tool's), "fault" or "cancelled".
-        code: of the fault; empty for other outcomes.
         delivery: "answered", "not_sent" or "unknown".
+        code: of the fault; empty for other outcomes.
         queued_s: until its turn.
         woke_s: from its turn until its server could take it.
         took_s: at the server.
@@ -39,16 +38,16 @@ class CallEnded(Struct, frozen=True, gc=False, kw_only=True):
         transport: of the client, "pipe" or "tcp".
         denied: what the tool lacked; empty for none.
         bytes: size of the result.
+        at: when it ended, seconds since the epoch.
     """
 
-    at: float = field(default_factory=time)
     deck: str
     server: str
     tool: str
     method: str
     outcome: str
-    code: str = ""
     delivery: str
+    code: str = ""
     queued_s: float = 0.0
     woke_s: float = 0.0
     took_s: float = 0.0
@@ -58,6 +57,7 @@ class CallEnded(Struct, frozen=True, gc=False, kw_only=True):
     transport: str = "pipe"
     denied: str = ""
     bytes: int = 0
+    at: float = field(default_factory=time)
 
 
 class ServerChanged(Struct, frozen=True, gc=False):

@@ -87,23 +87,24 @@ class CallLog:
             denied = ""  # no path that could be granted
         queued_s, woke_s = (way.queued_s, way.woke_s) if way is not None else (0.0, 0.0)
         if self._bus.is_heard and way is not None:
+            # By position: names cost as much as the rest of it.
             event = CallEnded(
-                deck=self._deck,
-                server=server,
-                tool=tool,
-                method=way.method,
-                outcome=outcome,
-                code=fault,
-                delivery=delivery,
-                queued_s=queued_s,
-                woke_s=woke_s,
-                took_s=took_s,
-                client=client.name,
-                program=program,
-                era="modern" if way.is_modern else "legacy",
-                transport="pipe" if client.is_local else "tcp",
-                denied=denied,
-                bytes=size,
+                self._deck,
+                server,
+                tool,
+                way.method,
+                outcome,
+                delivery,
+                fault,
+                queued_s,
+                woke_s,
+                took_s,
+                client.name,
+                program,
+                "modern" if way.is_modern else "legacy",
+                "pipe" if client.is_local else "tcp",
+                denied,
+                size,
             )
             self._bus.tell(event)
         if not has_row:

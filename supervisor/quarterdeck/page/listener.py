@@ -24,6 +24,7 @@ from quarterdeck.daemon.control.protocol import OpenPage, PageLink
 from quarterdeck.daemon.decks import LINGER_S, Decks, ToRefusal
 from quarterdeck.daemon.messages import DaemonStatus
 from quarterdeck.host.http.admission import USER_DECK, Scope
+from quarterdeck.host.http.connection import MAX_HEAD_BYTES
 from quarterdeck.host.http.grants import GrantState
 from quarterdeck.host.http.token_file import GrantReader
 
@@ -34,11 +35,11 @@ from .state import DaemonState
 MAX_CONNECTIONS: Final = 160
 """Open at a time: `MAX_STREAMS` pages that follow what happens, and room to load others."""
 
-HEAD_S: Final = 10.0
-"""Seconds from connecting to the end of a first request's head: a browser on this machine takes milliseconds."""
-
 UNREAD_S: Final = 30.0
 """Seconds that a browser may leave an answer unread; then its connection is closed."""
+
+REQUEST_S: Final = UNREAD_S
+"""Seconds from connecting, or from the answer before, which may still be read, to the end of a request."""
 
 OPEN_S: Final = 5.0
 """Seconds that a link waits for the user's own deck to open, which takes a fraction of one."""
@@ -142,34 +143,62 @@ class Page:
 
 
 class PageConnection(HttpToolsProtocol):
-    """A connection that shows a whole head and reads its answers in time: anybody on this machine can connect."""
+    """A connection that sends whole requests with small heads, and reads its answers in time: anybody on this machine
+    can connect.
+    """
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """See `asyncio.Protocol`."""
         super().connection_made(transport)
-        self._waiting = self.loop.call_later(HEAD_S, transport.abort)
+        self._asking = self.loop.call_later(REQUEST_S, transport.abort)
+        self._reading: asyncio.TimerHandle | None = None
+        self._allowance = MAX_HEAD_BYTES
+        """Bytes that may still come beside bodies: the parser bounds nothing."""
         if len(self.connections) > MAX_CONNECTIONS:
             transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """See `asyncio.Protocol`."""
-        self._waiting.cancel()
-        super().connection_lost(exc)
+        self._asking.cancel()
+        super().connection_lost(exc)  # which resumes writing
+
+    def data_received(self, data: bytes) -> None:
+        """See `asyncio.Protocol`."""
+        # What of this is body is given back as it is found.
+        self._allowance -= len(data)
+        super().data_received(data)
+        if self._allowance < 0:
+            self.transport.abort()
 
     def pause_writing(self) -> None:
         """See `asyncio.Protocol`."""
         super().pause_writing()
-        self._waiting = self.loop.call_later(UNREAD_S, self.transport.abort)
+        self._reading = self.loop.call_later(UNREAD_S, self.transport.abort)
 
     def resume_writing(self) -> None:
         """See `asyncio.Protocol`."""
-        self._waiting.cancel()
+        if self._reading is not None:
+            self._reading.cancel()
         super().resume_writing()
 
-    def on_headers_complete(self) -> None:
+    def on_body(self, body: bytes) -> None:
         """See httptools."""
-        self._waiting.cancel()
-        super().on_headers_complete()
+        self._allowance = min(self._allowance + len(body), MAX_HEAD_BYTES)
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        """See httptools."""
+        self._allowance = MAX_HEAD_BYTES
+        # The rest of a request that was answered before its end begins no other one.
+        if not self.cycle.response_complete:
+            self._asking.cancel()
+        super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        """See uvicorn."""
+        self._asking.cancel()
+        self._asking = self.loop.call_later(REQUEST_S, self.transport.abort)
+        super().on_response_complete()
 
 
 class _Server(uvicorn.Server):

@@ -101,6 +101,16 @@ def test_a_person_sees_a_change_and_approves_it_in_three_clicks(folder: Path) ->
         browser.press("Enter")
         browser.until("document.querySelector('h1').innerText === 'Review'")
 
+        # A page that does not follow any more says so: another daemon knows nothing of it.
+        browser.go(f"{root}/now")
+        browser.until("document.querySelector('#away[hidden]')")
+        assert [each for each in browser.events if is_complaint(each)] == []
+        quarterdeck_json_forked("up", "--replace")
+        browser.until("document.querySelector('#away:not([hidden])')")
+        browser.go(link())
+        root = browser.run("location.href").rsplit("/", 1)[0]
+        browser.events.clear()
+
         # And without scripts: a form is a form.
         browser.call("Emulation.setScriptExecutionDisabled", value=True)
         browser.go(f"{root}/ledger")

@@ -10,3 +10,14 @@ htmx.createEventSource = function (url) {
   });
   return source;
 };
+
+// What is shown may be old: say so, or show why the page is closed.
+document.addEventListener("htmx:sseError", function () {
+  document.getElementById("away").hidden = false;
+});
+document.addEventListener("htmx:sseOpen", function () {
+  document.getElementById("away").hidden = true;
+});
+document.addEventListener("htmx:responseError", function () {
+  location.reload();
+});

@@ -63,7 +63,7 @@ def test_a_person_sees_a_change_and_approves_it_in_three_clicks(folder: Path) ->
         author.publish()
         quarterdeck_json_forked("wake", "library")
         # By itself: nobody has reloaded it.
-        browser.until("document.querySelector('.card.held')")
+        browser.until("document.querySelector('.card.held') && document.querySelector('nav .count')")
         keep(browser, "now")
         browser.click(".card.held a.button")
         browser.until("document.querySelector('h1').innerText === 'Review library'")
@@ -98,6 +98,12 @@ def test_a_person_sees_a_change_and_approves_it_in_three_clicks(folder: Path) ->
         browser.go(f"{root}/now")
         for _ in range(3):
             browser.press("Tab")
+        # What has the keyboard's focus keeps it, though the page looks anew every five seconds.
+        browser.run("window.focused = document.activeElement")
+        browser.run("new Promise(done => setTimeout(done, 6000))")
+        assert browser.run(
+            "document.activeElement === focused && document.activeElement.innerText.startsWith('Review')"
+        )
         browser.press("Enter")
         browser.until("document.querySelector('h1').innerText === 'Review'")
 

@@ -21,3 +21,10 @@ document.addEventListener("htmx:sseOpen", function () {
 document.addEventListener("htmx:responseError", function () {
   location.reload();
 });
+
+// Nothing is taken away under the keyboard: neither the place of who moves by it, nor what is being typed.
+document.addEventListener("htmx:beforeRequest", function (event) {
+  if (document.querySelector("#main :focus-visible, #views :focus-visible")) {
+    event.preventDefault();
+  }
+});

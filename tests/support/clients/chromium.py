@@ -85,8 +85,10 @@ class Chromium:
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.call("Emulation.setEmulatedMedia", features=[scheme])
 
-    def screenshot(self, path: Path) -> None:
-        path.write_bytes(base64.b64decode(self.call("Page.captureScreenshot", format="png")["data"]))
+    def screenshot(self, path: Path, *, width: int, height: int) -> None:
+        """The upper left part of the page."""
+        clip = {"x": 0, "y": 0, "width": width, "height": height, "scale": 1}
+        path.write_bytes(base64.b64decode(self.call("Page.captureScreenshot", format="png", clip=clip)["data"]))
 
     def _call(self, method: str, **parameters: Any) -> dict[str, Any]:
         answer = self._answer(method, parameters)

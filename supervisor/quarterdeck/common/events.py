@@ -26,7 +26,8 @@ class CallEnded(Struct, frozen=True, gc=False):
     Attributes:
         deck: key of the deck in the daemon; empty outside of one.
         server: empty for a native tool.
-        tool: the server's own name, or a method and its target, as the ledger names a call.
+        tool: the server's own name, or a method and its target, as the ledger names a call; empty for a name of no
+            native tool.
         outcome: "ok", "error" (the tool's), "fault" or "cancelled".
         delivery: "answered", "not_sent" or "unknown".
         code: of the fault; empty for other outcomes.

@@ -171,6 +171,21 @@ async def test_a_native_tool_is_run_and_answered_as_a_servers_is(*, is_modern: b
     assert (call.name, call.input, call.report, call.client, box.calls) == ("native", {"a": 1.0}, note, ADA, [])
 
 
+async def test_a_call_is_noted_by_the_name_of_a_native_tool_alone() -> None:
+    """A client could have the figures of real tools cut, by names that it makes up."""
+    box, noted = Box(), list[str]()
+
+    async def run(call: ToolCall, _: CancelToken) -> ToolOutcome:
+        return ToolOutcome(call.id, "done")
+
+    box.native("native", run)
+    content = Content(box=box, name="hub", version="1", note=lambda name, *_: noted.append(name))
+    for names in (frozenset[str](), frozenset({"native"})):
+        box.native_names = names
+        await end_of(Caller(content, ADA, None), request(name="native"))
+    assert noted == ["", "native"]
+
+
 @pytest.mark.parametrize(("raised", "words"), [(ValueError("boom"), "boom"), (KeyError(), "KeyError")])
 async def test_a_native_tool_that_raises_is_an_error_in_its_own_words(raised: Exception, words: str) -> None:
     """A model can only act on what it can read, and a carrier would wait for ever."""

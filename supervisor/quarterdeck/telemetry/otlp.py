@@ -8,8 +8,9 @@ import logging
 import os
 import threading
 from collections.abc import Awaitable, Callable
+from io import BytesIO
 from time import time_ns
-from typing import Final
+from typing import Any, Final
 
 from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
@@ -28,6 +29,8 @@ from opentelemetry.sdk.metrics.export import (
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+from requests import PreparedRequest, Response, Session
+from requests.adapters import HTTPAdapter
 
 from quarterdeck.common.shielding import cancelled
 from quarterdeck_protocol.identity import CLIENT_NAME, CLIENT_VERSION
@@ -80,7 +83,7 @@ class Otlp:
         self._processor: BatchSpanProcessor | None = None
         self._exporters: list[OTLPSpanExporter | OTLPMetricExporter] = []
         if traces:
-            spans = OTLPSpanExporter(f"{base}/v1/traces" if base else None)
+            spans = OTLPSpanExporter(f"{base}/v1/traces" if base else None, session=_session())
             self._exporters.append(spans)
             self._processor = BatchSpanProcessor(spans)
             self.tracer = RequestTracer(self._processor, self._resource, CLIENT_VERSION, content=content)
@@ -89,7 +92,7 @@ class Otlp:
         self._sending: asyncio.Task[None] | None = None
         self._thread: threading.Thread | None = None
         if collect is not None:
-            self._exporter = OTLPMetricExporter(f"{base}/v1/metrics" if base else None)
+            self._exporter = OTLPMetricExporter(f"{base}/v1/metrics" if base else None, session=_session())
             self._exporters.append(self._exporter)
             self._sending = asyncio.get_running_loop().create_task(self._send(collect), name="OTLP metrics")
 
@@ -166,6 +169,23 @@ class Otlp:
         if family.kind is Kind.HISTOGRAM:
             return Histogram(histograms, _CUMULATIVE)
         return Sum(numbers, _CUMULATIVE, is_monotonic=True) if family.kind is Kind.COUNTER else Gauge(numbers)
+
+
+class _HeadsOnly(HTTPAdapter):
+    """Reads no body of an answer: a receiver may send one without end, which `requests` would keep."""
+
+    def send(self, request: PreparedRequest, *args: Any, **options: Any) -> Response:
+        answer = super().send(request, *args, **options)
+        answer.raw.close()
+        answer.raw = BytesIO()
+        return answer
+
+
+def _session() -> Session:
+    session = Session()
+    for scheme in ("http://", "https://"):
+        session.mount(scheme, _HeadsOnly())
+    return session
 
 
 class _Seldom(logging.Filter):

@@ -38,6 +38,8 @@ class Receiver(ThreadingHTTPServer):
         self.taken: dict[str, list[bytes]] = {}
         self.answer = b""
         self.status = 200
+        self.is_endless = False
+        self.is_left = threading.Event()
         self.may_answer = threading.Event()
         self.may_answer.set()
 
@@ -54,8 +56,14 @@ class _Handler(BaseHTTPRequestHandler):
         self.server.taken.setdefault(self.path, []).append(body)
         self.server.may_answer.wait(30)
         self.send_response(self.server.status)
+        self.send_header("location", "/again")
         self.end_headers()
-        self.wfile.write(self.server.answer)
+        try:
+            self.wfile.write(self.server.answer)
+            while self.server.is_endless:
+                self.wfile.write(self.server.answer)
+        except OSError:
+            self.server.is_left.set()
 
     def log_message(self, *_: Any) -> None:
         pass
@@ -144,6 +152,22 @@ async def test_a_receiver_that_is_away_slow_or_lies_stops_nothing(
     )
     receiver.may_answer.set()
     await until(lambda: not [each for each in threading.enumerate() if each.name.startswith(("Otel", "OTLP"))])
+
+
+@pytest.mark.parametrize("status", [200, 307])
+async def test_an_answer_without_end_is_not_read(status: int, receiver: Receiver) -> None:
+    """A collector that is not what it seems would fill the daemon's memory, by gigabytes in seconds."""
+    receiver.answer, receiver.status, receiver.is_endless = b"x" * 65536, status, True
+    bus = Bus()
+    telemetry = Telemetry(bus, list)
+    await telemetry.send(TelemetryKey(otlp=receiver.url), {})
+    trace_one(bus)
+    try:
+        closing = asyncio.create_task(telemetry.close())
+        assert await asyncio.to_thread(receiver.is_left.wait, 10.0)
+    finally:
+        receiver.is_endless = False
+        await closing
 
 
 async def test_nothing_is_sent_unless_somebody_says_so(receiver: Receiver, caplog: pytest.LogCaptureFixture) -> None:

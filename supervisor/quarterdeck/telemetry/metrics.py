@@ -168,7 +168,9 @@ class Metrics:
     async def _look(self) -> _Look:
         look, seen, number = _Look(Counter()), set[object](), 0
         for key, name, product in self._decks():
-            look.names[key] = clean(name or key)
+            named = clean(name or key)
+            # A configuration is several decks where clients' environments differ: no set of labels may be two rows.
+            look.names[key] = named if named not in look.names.values() else f"{named} {key}"
             look.head = max(look.head, product.approvals.book.last_seq)
             held = set(product.approvals.held_launches)
             for server in product.servers.endpoints():

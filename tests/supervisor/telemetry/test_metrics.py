@@ -107,6 +107,20 @@ async def test_what_is_held_and_used_is_told_by_server_and_once_where_decks_shar
     }
 
 
+async def test_decks_of_one_configuration_have_figures_of_their_own(tmp_path: Path) -> None:
+    """Calls would be missing where two clients have different environments, or a scrape have a row twice."""
+    bus = Bus()
+    with product_of(tmp_path, ProductEndpoint("fs")) as one, product_of(tmp_path, ProductEndpoint("fs")) as other:
+        metrics = Metrics(bus, lambda: [("key0", "user", one), ("key1", "user", other)])
+        metrics.begin()
+        for deck in ("key0", "key0", "key1"):
+            bus.tell(CallEnded(deck, "fs", "read", "tools/call", "ok", "answered"))
+        found = read(await metrics.scrape())
+        await metrics.close()
+    counts = {labels[0]: count for labels, count in found["quarterdeck_calls_total"].items()}
+    assert counts == {"user": 2, "user key1": 1}
+
+
 async def test_a_process_that_outlives_its_server_is_an_orphan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What should never happen would happen unseen."""
     runs, state = True, psutil.STATUS_SLEEPING

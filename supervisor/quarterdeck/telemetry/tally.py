@@ -257,7 +257,7 @@ class Tally:
         known, name = self._tools.setdefault((event.deck, event.server), set()), clean(event.tool)
         if name in known:
             return name
-        is_invented = event.outcome == "fault" and event.delivery == "not_sent"
+        is_invented = not name or (event.outcome == "fault" and event.delivery == "not_sent")
         if is_invented or len(known) >= MAX_TOOLS:
             self.cut += not is_invented
             return OTHER

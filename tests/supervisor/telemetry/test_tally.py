@@ -94,7 +94,7 @@ def test_names_that_clients_make_up_have_no_figures_of_their_own() -> None:
     """A client could fill the memory, or have the names of real tools cut."""
     tally = Tally()
     invented = (call(f"no_{number}", "fault", "not_sent", code="unknown_tool") for number in range(MAX_TOOLS + 1))
-    tally.take([*invented, call("real")])
+    tally.take([*invented, call("", "error", server=""), call("real")])
     assert {labels[3] for labels in tally.histograms[SERVER_OPERATION]} == {OTHER, "real"}
     assert tally.cut == 0
 

@@ -20,7 +20,7 @@ SESSION_S: Final = 12 * 3600.0
 """Seconds that a session lasts without a request: a working day."""
 
 MAX_SESSIONS: Final = 32
-"""Browsers at a time; one more ends the session that was used longest ago."""
+"""Browsers at a time; one more ends the session that was used longest ago, if possible of one that only looks."""
 
 
 class Session(msgspec.Struct):
@@ -80,7 +80,9 @@ class Access:
 
     def _begin(self, now: float, *, may_act: bool, token: str = "") -> str:
         while len(self._sessions) >= MAX_SESSIONS:
-            del self._sessions[min(self._sessions, key=lambda key: self._sessions[key].seen)]
+            # A token opens as many as its holder likes: they must not end those of who acts.
+            key, _ = min(self._sessions.items(), key=lambda each: (each[1].may_act, each[1].seen))
+            del self._sessions[key]
         cookie = self._make()
         self._sessions[_hash(cookie)] = Session(self._make(), may_act, now, token)
         return cookie

@@ -58,6 +58,10 @@ def test_a_token_opens_the_page_to_look_until_it_is_revoked() -> None:
     assert access.session(cookie, 2.0) is None
     live.add("theirs")
     assert access.session(cookie, 3.0) is None
+    acting = access.open(access.link(4.0, may_act=True), 4.0)
+    looking = [access.enter("theirs", 5.0) for _ in range(MAX_SESSIONS)]
+    assert access.session(acting or "", 6.0) is not None, "however often one token is used"
+    assert access.session(looking[0] or "", 6.0) is None
 
 
 def test_a_form_takes_its_own_token_of_its_own_session_that_may_act() -> None:

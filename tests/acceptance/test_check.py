@@ -190,6 +190,7 @@ def test_what_there_is_no_time_for_is_named_and_blamed_on_nobody(
     assert any("--timeout" in remark for remark in report.remarks)
 
 
+@pytest.mark.nightly
 def test_a_server_that_takes_decoys_is_found_out(check: Check) -> None:
     """A server would pass that reads keys and passes them on."""
     words = server_argv("thief")

@@ -4,18 +4,16 @@ While the page is used, the user's own deck stays open: a person who looks at th
 """
 
 import asyncio
-import contextlib
 import logging
 import os
 import secrets
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from time import monotonic, time
 from typing import Final
 
-import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from quarterdeck.app import Shared
@@ -26,6 +24,7 @@ from quarterdeck.daemon.messages import DaemonStatus
 from quarterdeck.host.http.admission import USER_DECK, Scope
 from quarterdeck.host.http.connection import MAX_HEAD_BYTES
 from quarterdeck.host.http.grants import GrantState
+from quarterdeck.host.http.listener import ServerPart, config_of_part
 from quarterdeck.host.http.token_file import GrantReader
 
 from .access import Access
@@ -72,7 +71,7 @@ class Page:
         self._secret = secrets.token_urlsafe(16)
         self._state = DaemonState(decks, status, shared.recorder)
         self._app = PageApp(self._state, self._access, decide, self._secret, shared.bus)
-        self._server: _Server | None = None
+        self._server: ServerPart | None = None
         self._serving: asyncio.Task[None] | None = None
         self._holding: asyncio.Task[None] | None = None
         self._address = ""
@@ -87,21 +86,9 @@ class Page:
         OSError.
         """
         if self._server is None:
-            listener = _listen()
+            listener = socket.create_server(("127.0.0.1", 0))
             self._address = "http://{}:{}".format(*listener.getsockname())
-            config = uvicorn.Config(
-                self._app,
-                interface="asgi3",
-                lifespan="off",
-                ws="none",
-                proxy_headers=False,
-                log_config=None,
-                access_log=False,
-                server_header=False,
-                http=PageConnection,
-                timeout_graceful_shutdown=STOP_S,
-            )
-            self._server = _Server(config)
+            self._server = ServerPart(config_of_part(self._app, stop_s=STOP_S, http=PageConnection))
             self._serving = asyncio.create_task(self._server.serve([listener]))
             _log.info("the page listens at %s", self._address)
         secret = self._access.link(monotonic(), may_act=not request.read_only)
@@ -199,22 +186,3 @@ class PageConnection(HttpToolsProtocol):
         self._asking.cancel()
         self._asking = self.loop.call_later(REQUEST_S, self.transport.abort)
         super().on_response_complete()
-
-
-class _Server(uvicorn.Server):
-    """Uvicorn as a part: signals belong to the process."""
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
-
-
-def _listen() -> socket.socket:
-    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
-    try:
-        listener.bind(("127.0.0.1", 0))
-        listener.listen()
-    except OSError:
-        listener.close()
-        raise
-    return listener

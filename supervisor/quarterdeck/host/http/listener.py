@@ -92,8 +92,35 @@ class UnprovenConnection:
         # Else it is on its way into a transport, which closes itself.
 
 
-class HttpListener(uvicorn.Server):
-    """Uvicorn as a part: it leaves signals alone, and stops when its owner does."""
+class ServerPart(uvicorn.Server):
+    """Uvicorn as a part of a process, to which signals belong."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leave them alone."""
+        yield
+
+
+def config_of_part(app: Any, *, stop_s: int, **more: Any) -> uvicorn.Config:
+    """Return the configuration of a `ServerPart`: HTTP alone, no logs or headers of uvicorn's own, and `stop_s` whole
+    seconds for open requests at the end.
+    """
+    return uvicorn.Config(
+        app,
+        interface="asgi3",
+        lifespan="off",
+        ws="none",
+        proxy_headers=False,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=stop_s,
+        **more,
+    )
+
+
+class HttpListener(ServerPart):
+    """The server of one listening socket; it stops when its owner does."""
 
     def __init__(
         self,
@@ -149,11 +176,6 @@ class HttpListener(uvicorn.Server):
             if now >= idle_until and not any(map(_is_busy, connections)):
                 break
             await asyncio.sleep(LOOK_S)
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """None: they belong to the process."""
-        yield
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:  # noqa: ARG002
         """Begin to accept; then the owner is told."""

@@ -13,7 +13,6 @@ from functools import partial
 from typing import Any, Final, Protocol
 
 import anyio
-import uvicorn
 
 from quarterdeck.common.in_flight import InFlight
 from quarterdeck.common.shielding import cancelled_by, carried_through, told_to_end
@@ -26,7 +25,7 @@ from quarterdeck_protocol.tools import Client
 from .admission import Admission, Admitted, Header, HttpAnswer, ReadinessAsked
 from .exchange import Exchange, header_lines
 from .http_host import HttpHost, NoHostError
-from .listener import HttpListener
+from .listener import HttpListener, config_of_part
 from .options import HttpOptions, accepted_names, listen
 from .readiness import Obstacle, Unready, encode_readiness
 from .sessions import SESSION_HEADER
@@ -154,7 +153,7 @@ class HttpFace:
                 serves_mcp=serves_mcp,
             )
             handler = _Requests(self, hosts, admission, options.max_body_bytes)
-            accepting = HttpListener(_configured(), listener, started, handler)
+            accepting = HttpListener(config_of_part(_no_app, stop_s=STOP_S), listener, started, handler)
             ending = asyncio.Event()
 
             async def own() -> None:
@@ -379,17 +378,3 @@ class _Requests:
 
 async def _no_app(scope: Any, receive: Any, send: Any) -> None:
     """Uvicorn wants an application; no request reaches it."""
-
-
-def _configured() -> uvicorn.Config:
-    return uvicorn.Config(
-        _no_app,
-        interface="asgi3",
-        lifespan="off",
-        ws="none",
-        proxy_headers=False,
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        timeout_graceful_shutdown=STOP_S,
-    )

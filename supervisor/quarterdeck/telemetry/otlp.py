@@ -9,7 +9,7 @@ import os
 import threading
 from collections.abc import Awaitable, Callable
 from io import BytesIO
-from time import time_ns
+from time import monotonic, time_ns
 from typing import Any, Final
 
 from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
@@ -75,9 +75,9 @@ class Otlp:
             traces: whether traces are sent.
             content: see `RequestTracer`.
         """
-        base, self._seldom = endpoint.rstrip("/"), _Seldom()
+        base = endpoint.rstrip("/")
         for name in _TALKERS:
-            logging.getLogger(name).addFilter(self._seldom)
+            logging.getLogger(name).addFilter(_seldom)  # for good: the SDK's threads may outlive us
         self.tracer: RequestTracer | None = None
         self._resource = Resource.create({"service.name": os.environ.get("OTEL_SERVICE_NAME") or CLIENT_NAME})
         self._processor: BatchSpanProcessor | None = None
@@ -124,8 +124,6 @@ class Otlp:
             _log.warning("not all traces and metrics were sent before the end")
             for exporter in self._exporters:
                 exporter.shutdown()  # else its threads would go on to try
-        for name in _TALKERS:
-            logging.getLogger(name).removeFilter(self._seldom)
 
     async def _send(self, collect: Collect) -> None:
         try:
@@ -193,11 +191,15 @@ class _Seldom(logging.Filter):
 
     _until = float("-inf")
 
-    def filter(self, record: logging.LogRecord) -> bool:
-        is_due = record.created >= self._until
+    def filter(self, _: logging.LogRecord) -> bool:
+        now = monotonic()
+        is_due = now >= self._until
         if is_due:
-            self._until = record.created + AGAIN_S
+            self._until = now + AGAIN_S
         return is_due
+
+
+_seldom: Final = _Seldom()
 
 
 def name_of(family: Family) -> str:

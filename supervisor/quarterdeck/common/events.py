@@ -129,7 +129,7 @@ class Bus:
 
     Attributes:
         is_heard: whether there is a subscription; without one, make no event.
-        tracer: follows single requests; None where nobody does.
+        tracer: follows single requests; None if requests are not traced.
     """
 
     def __init__(self) -> None:

@@ -231,7 +231,7 @@ class WorkerSession(Session):
             raise _no_directory(error) from error
         env = server_environment(config, self._environ, paths.home, paths.tmp)
         if self.sealed is not None and isinstance(self._config, StdioServerConfig):
-            from quarterdeck.grants.needs import known_of  # most starts are of no sealed package
+            from quarterdeck.grants.needs import known_of  # by a sealed start alone: no other waits for it
 
             kept = known_of(self._config).beside_code
             env = {name: str(paths.home / file) for name, file in kept.items()} | env

@@ -1,6 +1,6 @@
 """Metrics of a process: what was counted of its calls, and how its servers are at the moment of a scrape.
 
-Counting begins with the first scrape, so that nobody pays for figures that nobody reads. The text of Prometheus is
+Counting begins with the first scrape, so that figures cost nothing until they are read. The text of Prometheus is
 written here: its own library takes half a second for 200 servers.
 """
 
@@ -26,7 +26,7 @@ from .tally import CLIENT_OPERATION, CUT, DROPPED, Family, Histogram, Kind, Labe
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 CACHED_S: Final = 1.0
-"""How old an answer may be: whoever asks more often gets the last one."""
+"""How old an answer may be: a scraper that asks more often gets the last one."""
 
 TAKE_S: Final = 0.25
 """Between two looks at what was told: a task that is woken by each event would cost each call more than counting."""

@@ -243,7 +243,7 @@ class Tally:
             self._counter(CALLS, (*of, event.outcome, event.delivery)),
             self._histogram(SERVER_OPERATION, (*of, event.method, tool, error, event.transport)),
             self._histogram(QUEUE_WAIT, of),
-            # Without the transport of its server, which whoever shows this looks up.
+            # Without the transport of its server, which is looked up where this is shown.
             self._histogram(CLIENT_OPERATION, (*of, event.method, tool, error)),
             self._histogram(WAKE, of),
             self._histogram(FAULT_TIME, of),
@@ -253,7 +253,7 @@ class Tally:
         return figures
 
     def _tool(self, event: CallEnded) -> str:
-        """The tool as a label; one that nobody has is a client's invention, and has no label of its own."""
+        """The tool as a label; a name that a client made up has no label of its own."""
         known, name = self._tools.setdefault((event.deck, event.server), set()), clean(event.tool)
         if name in known:
             return name

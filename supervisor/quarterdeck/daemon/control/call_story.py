@@ -35,7 +35,7 @@ class Judgement(msgspec.Struct, frozen=True):
 
     Attributes:
         what: in words, such as `tool read`.
-        state: see `State`; empty for what nobody had seen.
+        state: see `State`; empty if it had never been seen.
         offered, approved: hashes of the forms.
         by, at: who approved or blocked it, and when.
     """

@@ -1,6 +1,6 @@
 """Calls and events of the ledger as records that other systems read: JSON, CEF, and a line of syslog.
 
-Each record is one line and names the end of the chain, as `ledger verify --against` takes it: whoever keeps the records
+Each record is one line and names the end of the chain, as `ledger verify --against` takes it: a reader of the records
 can tell whether the ledger was changed since.  Texts may be anybody's: they are cut, and controls in them escaped.
 """
 
